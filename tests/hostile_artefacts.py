@@ -21,6 +21,7 @@ from tests.sealing import reseal
 from whichloop.experiments.compare.results import results
 from whichloop.experiments.compare.run import prepare, run
 from whichloop.experiments.gate import bless, read_baseline, read_run, write_baseline
+from whichloop.experiments.optimize.candidates import program_json
 from whichloop.experiments.optimize.program_text import program_named
 from whichloop.models.fake import FakeModel
 from whichloop.models.profiles import load_profile
@@ -51,7 +52,7 @@ READERS: Mapping[str, Callable[[Path], object]] = {
     TRIALS: read_run_whole,
     TRACES: lambda folder: [Traces(folder).read(record) for record in read_records(folder)],
     BASELINE: lambda folder: read_baseline(folder / BASELINE),
-    PROGRAM: lambda folder: program_named(str(folder / PROGRAM)).to_json(),
+    PROGRAM: lambda folder: program_json(program_named(str(folder / PROGRAM))[0]),
     RECORDING: lambda folder: Recordings(folder, "replay").of("m"),
     CONFIG: lambda folder: load_config(folder / CONFIG, {}),
     PROFILE: lambda folder: load_profile(str(folder / PROFILE)).digest,

@@ -29,27 +29,29 @@ class MissingExtra(ValueError, ModuleNotFoundError):
     """What was asked for needs a package that is not installed; the message says how to install it."""
 
 
-def missing(what: str, package: str, *, extra: str | None = None, is_import: bool = False) -> MissingExtra:
+def missing(what: str, package: str, *, extra: str | None = None) -> MissingExtra:
     """Return the error that says what needs the package. `what`: the beginning of the sentence, such as "loop stateless".
 
     `extra`: another extra that has the package, where it has more that is needed.
-    `is_import`: the error is that of an import, in whose place `needed_by` says what the import was for.
     """
-    error = MissingExtra(f"{what} needs {package}, which is not installed: {how_to_install(package, extra)}")
-    error.name = package if is_import else None
-    return error
+    return MissingExtra(f"{what} needs {package}, which is not installed: {how_to_install(package, extra)}")
 
 
 @contextmanager
-def needed_by(what: str) -> Iterator[None]:
-    """Let a failed import of such a package within the block raise MissingExtra. `what`: as for `missing`."""
+def needed_by(what: str, *, is_module: bool = False) -> Iterator[None]:
+    """Let a failed import of such a package within the block raise MissingExtra. `what`: as for `missing`.
+
+    `is_module`: `what` is the module that imports it; a block around its import says instead what the module was imported for.
+    """
     try:
         yield
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
         if package not in EXTRA_OF:
             raise
-        raise missing(what, package) from None
+        explained = missing(what, package)
+        explained.name = package if is_module else None
+        raise explained from None
 
 
 def is_installed(package: str) -> bool:

@@ -4,38 +4,12 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-
-@contextmanager
-def explained_imports(what: str) -> Iterator[None]:
-    """Let a failed import within the block name the extra that is missing. `what`: the beginning of that sentence."""
-    try:
-        yield
-    except ModuleNotFoundError:
-        extras = importlib.import_module("whichloop._extras")  # only now: `import whichloop` and help load as little as possible
-        with extras.needed_by(what):
-            raise
-
-
-@contextmanager
-def explained_module(module: str) -> Iterator[None]:
-    """Let a failed import at the top of a module name the extra that the module needs.
-
-    A block of `explained_imports` or `needed_by` around it says instead what the module was imported for.
-    """
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        extras = importlib.import_module("whichloop._extras")
-        package = (error.name or "").partition(".")[0]
-        if package not in extras.EXTRA_OF:
-            raise
-        raise extras.missing(module, package, is_import=True) from None
+from whichloop._extras import is_installed, needed_by
 
 
 def stub_homes(init: str) -> dict[str, list[str]]:
@@ -59,8 +33,7 @@ def lazy(
     def offered() -> list[str]:
         if not needs:
             return sorted(module_of)
-        extras = importlib.import_module("whichloop._extras")
-        there = {needed: extras.is_installed(needed) for needed in {*needs.values()}}
+        there = {needed: is_installed(needed) for needed in {*needs.values()}}
         return sorted(name for name, module in module_of.items() if module not in needs or there[needs[module]])
 
     def load(name: str) -> object:
@@ -68,7 +41,7 @@ def lazy(
             return offered()
         if name not in module_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        with explained_imports(f"{package}.{name}"):
+        with needed_by(f"{package}.{name}"):
             return getattr(_imported(module_of[name]), name)
 
     def listing() -> list[str]:

@@ -16,11 +16,10 @@ Every pytest that finds whichloop installed loads this module, so the gate itsel
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -79,35 +78,17 @@ def _lines_of(reporter: pytest.TerminalReporter, name: str) -> Iterator[tuple[st
 @pytest.fixture
 def whichloop_gate(request: pytest.FixtureRequest, tmp_path: Path) -> LoopGate:
     """Call it with a loop; see `LoopGate`."""
-    config, marker = request.config, request.node.get_closest_marker(GATE)
-    if marker is not None and marker.args:
-        raise pytest.UsageError(f"{request.node.nodeid}: the marker whichloop_gate takes keywords only, such as suite='events'")
-    names = [request.node.path.stem, *request.node.nodeid.split("::")[1:]]
-    file = re.sub(r"[^A-Za-z0-9_.-]+", "-", ".".join(names)).strip("-.")  # test_agents.test_mine of test_agents.py::test_mine
-    runs = config.getoption("--loop-runs")
-    gate: LoopGate = import_module("whichloop.experiments.gate.in_tests").LoopGate(
-        item=request.node,
-        default_baseline=request.path.parent / "baselines" / f"{file}.json",
-        runs=tmp_path if runs is None else config.invocation_params.dir / runs,
-        blesses=config.getoption("--loop-bless"),
-        blessed=config.stash[_BLESSED],
-        defaults={} if marker is None else marker.kwargs,
-        say=_sayer(request.node, GATE),
-        annotate=lambda line: request.node.user_properties.append((ANNOTATION, line)),
-    )
+    kept = request.config.getoption("--loop-runs")
+    runs = tmp_path if kept is None else request.config.invocation_params.dir / kept
+    gate: LoopGate = import_module("whichloop.experiments.gate.in_tests").LoopGate(request, runs, request.config.stash[_BLESSED])
     return gate
-
-
-def _sayer(node: pytest.Item, heading: str) -> Callable[[str], None]:
-    """Return what adds a line, which may quote the user's own code, to the summary of the session, under a heading."""
-    safe_for_others: Callable[[str], Any] = import_module("whichloop.text.output").safe_for_others
-    return lambda line: node.user_properties.append((heading, safe_for_others(line)))
 
 
 @pytest.fixture
 def agent_checks(request: pytest.FixtureRequest) -> AgentChecks:
     """Call it with an agent; see `AgentChecks`."""
+    safe_for_others: Callable[[str], str] = import_module("whichloop.text.output").safe_for_others
     checks: AgentChecks = import_module("whichloop.checks.program.in_tests").AgentChecks(
-        request.node, _sayer(request.node, "agent_checks")
+        request.node, lambda line: request.node.user_properties.append(("agent_checks", safe_for_others(line)))
     )
     return checks

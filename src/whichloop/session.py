@@ -11,14 +11,13 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Hashable
+from contextlib import suppress
 from typing import Any
 
 _LOOK_UPS: dict[str, Callable[[], Any]] = {}
 """Name → a function that returns what is kept under it, or None if that is gone."""
 _NAMES: dict[Hashable, str] = {}
 """Key of what is kept → its name."""
-_DEFINITIONS: set[str] = set()
-"""Names of classes and functions, which a program could define in a module just as well."""
 HANDED_OVER: set[str] = set()
 """Names of what the running script defines itself and handed over."""
 _NAMING = threading.Lock()
@@ -33,20 +32,19 @@ def __getattr__(name: str) -> Any:
     return target
 
 
-def keep(key: Hashable, name: str, look_up: Callable[[], Any], owner: object = None, *, is_definition: bool = False) -> str:
+def keep(key: Hashable, name: str, look_up: Callable[[], Any], owner: object = None) -> str:
     """Keep what `look_up` returns, in the place of what had the same key, and return its name: `name`, numbered if that is taken.
 
-    `owner`: the object with which the entry goes; None: it stays. `is_definition`: whether it is a class or a function.
+    `owner`: the object with which the entry goes; None: it stays.
     """
     with _NAMING:
         known_name = _NAMES.get(key)
         free = known_name or _free(name)
         _NAMES[key] = free
         _LOOK_UPS[free] = look_up
-        if is_definition:
-            _DEFINITIONS.add(free)
     if known_name is None and owner is not None:
-        _forget_with(owner, key)
+        with suppress(TypeError):  # its class has __slots__: it stays
+            weakref.finalize(owner, _forget, key).atexit = False
     return f"{__name__}:{free}"
 
 
@@ -59,24 +57,10 @@ def _free(name: str) -> str:
     return free
 
 
-def _forget_with(owner: object, key: Hashable) -> None:
-    try:
-        weakref.finalize(owner, _forget, key).atexit = False
-    except TypeError:  # its class has __slots__: it stays
-        return
-
-
 def _forget(key: Hashable) -> None:
-    name = _NAMES.pop(key)
-    _DEFINITIONS.discard(name)
-    del _LOOK_UPS[name]
+    del _LOOK_UPS[_NAMES.pop(key)]
 
 
 def names() -> list[str]:
     """Return the names of all that is kept or was handed over, as a configuration holds them."""
     return [*(f"{__name__}:{name}" for name in list(_LOOK_UPS)), *HANDED_OVER]
-
-
-def is_definition(name: str) -> bool:
-    """Return whether a class or a function is kept under a name, rather than an object."""
-    return name in _DEFINITIONS

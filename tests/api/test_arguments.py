@@ -205,13 +205,11 @@ def test_workers_refuse_what_stands_inside_a_loop() -> None:
     class Inner(Bare):
         pass
 
-    with pytest.raises(ValueError, match=r"^loops: Inner is defined in the running script or notebook"):
-        check_workers_can_import("loops", ['repeat_guard(loop="__main__:Inner")'])
-    with pytest.raises(ValueError, match=r"^loops: Inner\w* is defined in a function.* move it to a module"):
-        check_workers_can_import("loops", [loop_name(RepeatGuard(Inner())), loop_name(Inner)][1:])
-    with pytest.raises(ValueError, match=r"^loops: Inner\w* is an object that worker processes cannot make again.* leave workers"):
-        check_workers_can_import("loops", [loop_name(RepeatGuard(Inner()))])
-    with pytest.raises(ValueError, match=r"^suite: arithmetic\w* is an object that worker processes cannot make again"):
+    inside = ["__main__:Inner", loop_name(Inner), loop_name(RepeatGuard(Inner()))]
+    for names in ([f'repeat_guard(loop="{inside[0]}")'], [inside[1]], [inside[2]]):
+        with pytest.raises(ValueError, match=r"^loops: Inner\w* lives in this process alone, .*: move it to a module, or leave"):
+            check_workers_can_import("loops", names)
+    with pytest.raises(ValueError, match=r"^suite: arithmetic\w* lives in this process alone"):
         check_workers_can_import("suite", [suite_name(arithmetic.load(3))])
 
 

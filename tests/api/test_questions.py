@@ -187,7 +187,7 @@ def test_a_class_of_a_script_runs_and_goes_on_in_it_and_is_refused_by_workers(of
     first, second, third, trials = of_script[1]
     assert trials == "3"
     assert first.startswith("__main__:Mine(max_steps=9)  1.00 [")
-    assert second.startswith("loops: Mine is defined in the running script or notebook, where worker processes cannot import it")
+    assert second.startswith("loops: Mine lives in this process alone, where worker processes cannot import it")
     assert third == second
 
 

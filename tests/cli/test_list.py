@@ -240,4 +240,4 @@ def test_a_port_in_use_is_said_in_one_line(whichloop):
         port = taken.getsockname()[1]
         ended = whichloop("serve", "--port", str(port))
     assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
-    assert f"port {port} is in use" in ended.err
+    assert f"{port}): address already in use" in ended.err

@@ -31,7 +31,7 @@ OWN = "compare --suite jsonl --loop bare --data"
 MISTAKES = [
     # commands, options, and what does not go together
     ("compare --loops bare", "No such option: --loops"),
-    ("compare --json -q -v", "Invalid value: -q and -v exclude each other; see whichloop compare --help"),
+    ("compare --json -q -v", "Invalid value: --quiet and --verbose exclude each other; see whichloop compare --help"),
     ("compare --vary parse_retries=0,2", "--vary: it is about the options of one loop"),
     ("compare -s provider.temperature=9", "provider is for real models; name one, such as openai/gpt-4o-mini"),
     ("compare -s cassette_mode=replay", "cassette_mode 'replay' needs cassette, the folder of a recording"),

@@ -34,7 +34,7 @@ def test_help_and_import_load_nothing_heavy():
     code = """
 import sys
 import whichloop
-loaded = {name for name in sys.modules if name.startswith("whichloop.")} - {"whichloop._lazy"}
+loaded = {name for name in sys.modules if name.startswith("whichloop.")} - {"whichloop._lazy", "whichloop._extras"}
 assert not loaded, f"import whichloop loads {loaded}"
 from whichloop.cli.main import main
 sys.argv = ["whichloop", "--help"]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.sealing import reseal
-from whichloop.experiments.compare.reopen import SessionSettings, reopen
+from whichloop.experiments.compare.reopen import reopen
 from whichloop.experiments.compare.run import prepare, run
 from whichloop.protocol.json_text import unseal
 from whichloop.runs.config import CompareConfig
@@ -62,7 +62,7 @@ def test_a_manifest_of_a_real_run_is_written_as_it_was_read(tmp_path: Path):
     begun = unseal((experiment.folder / MANIFEST).read_bytes()).decode()
     assert "cut_short" in begun
     same_text(json.loads(begun), experiment.folder)
-    assert reopen(experiment.folder, session=SessionSettings({"budget": {"calls": 90}})).manifest.cut_short.calls > 0
+    assert reopen(experiment.folder, settings={"budget": {"calls": 90}}).manifest.cut_short.calls > 0
 
 
 @pytest.mark.parametrize("version", [0, "new"])

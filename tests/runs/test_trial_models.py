@@ -17,10 +17,10 @@ import pytest
 
 from tests.prepared import Prepared, start_command
 from whichloop.experiments.compare.doc import basis
-from whichloop.experiments.compare.reopen import SessionSettings, reopen
+from whichloop.experiments.compare.reopen import reopen
 from whichloop.experiments.compare.results import Results, results
 from whichloop.experiments.compare.run import prepare, run
-from whichloop.experiments.gate import Rerun, bless, config_again, prepare_again, run_and_judge
+from whichloop.experiments.gate import bless, config_again, prepare_again, run_and_judge
 from whichloop.experiments.why.losses import losses_explained
 from whichloop.models.profiles import FAULT_KINDS, built_in_profiles, load_profile
 from whichloop.models.tunnel import SAME_IDS
@@ -34,7 +34,7 @@ OWN = ('bare(decision_format="native")', 'bare(on_provider_error="observe")')
 LOOPS = ("bare", *OWN, "finish", "phased", "react_extract", "stateless")
 """The five designs, one that makes native calls, and one that shows the provider's words to the model."""
 LESS = "arithmetic(size=3)"
-MORE = SessionSettings({"budget": {"calls": 100_000}})
+MORE = {"budget": {"calls": 100_000}}
 OverHttp = Callable[[], AbstractContextManager[None]]
 ON_THE_WIRE = tuple(kind for kind in FAULT_KINDS if kind.startswith(("provider.", "wire.")))
 
@@ -228,8 +228,9 @@ def test_tools_fail_a_real_model_too_alike_in_each_run_and_a_gate_runs_it_again(
     assert run(reopen(experiment.folder, Permissions(base_url=served), MORE), Unwatched()) == ""
     assert results(experiment.folder).digest == found.digest
     was, file = bless(found), tmp_path / "b.json"
-    again = Rerun(runs=tmp_path / "runs", allowed=Permissions(["openai/scripted"], base_url=served))
-    _, judged = run_and_judge(prepare_again(was, file, config_again(was, file, again)), Unwatched(), was, was.gate, file, run)
+    allowed = Permissions(["openai/scripted"], base_url=served)
+    again = config_again(was, file, {"runs": tmp_path / "runs"}, allowed)
+    _, judged = run_and_judge(prepare_again(was, file, again), Unwatched(), was, was.gate, file)
     assert (judged.outcome, {reason.code for reason in judged.reasons}) == ("pass", {"identical"})
 
 

@@ -6,9 +6,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import TypeVar
 
 from whichloop.experiments.compare.results import Results, results
@@ -20,9 +18,8 @@ from whichloop.reports.dataframes import Loaded
 from whichloop.reports.html.page import report_html
 from whichloop.reports.progress import TrialBoard, displayed
 from whichloop.reports.tracking import log_results
-from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Progress
-from whichloop.runs.permissions import Permissions, own_code
+from whichloop.runs.permissions import own_code
 from whichloop.runs.schedule import read_state
 from whichloop.runs.store.files import PAGE, write_whole
 from whichloop.runs.trial.watchdog import press_everywhere
@@ -35,26 +32,14 @@ class WhichloopWarning(UserWarning):
 def warn_caller(notes: Sequence[str]) -> None:
     """Warn once, a line for each note, at the line of the user's code that asked."""
     level, frame = 1, sys._getframe()
-    while frame.f_back is not None and _is_ours(frame):
+    ours = ("whichloop", "pydantic")  # which checks the arguments
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ours:
         level, frame = level + 1, frame.f_back
     if notes:  # one warning, for each shows the line of the call anew
         warnings.warn("\n".join(notes), WhichloopWarning, stacklevel=level)
 
 
-def _is_ours(frame: FrameType) -> bool:
-    package: str = frame.f_globals.get("__name__", "")
-    return package.partition(".")[0] in ("whichloop", "pydantic")  # which checks the arguments
-
-
 Result = TypeVar("Result")
-
-
-@dataclass(frozen=True, slots=True)
-class CutSearch:
-    """An optimization that was cut off, and what of it the user allows again."""
-
-    folder: Path
-    allowed: Permissions
 
 
 def carry_out_run(
@@ -77,7 +62,9 @@ def carry_out_run(
         except KeyboardInterrupt:
             raise KeyboardInterrupt(f"interrupted; {way_on(experiment.folder, own_code(experiment.config))}") from None
         run_results = results(experiment.folder)
-        notes.extend(how_it_stopped(stopped, experiment.folder, experiment.config))
+        if stopped:
+            ended_trials = counted(len(read_state(experiment.folder).ended), "trial has", "trials have")
+            notes.append(f"{stopped}: {ended_trials} ended; {way_on(experiment.folder, own_code(experiment.config))}")
         page = report_html(run_results)
         notes.extend(write_or_note(page, run_results.folder))
         notes.extend(filter(None, [log_results(run_results, experiment.config, page)]))
@@ -95,14 +82,6 @@ def write_or_note(page: str, folder: Path) -> list[str]:
     except OSError as error:
         return [f"the page was not written: {error}"]
     return []
-
-
-def how_it_stopped(reason: str, folder: Path, config: CompareConfig) -> Sequence[str]:
-    """Return how a run that stopped early goes on; nothing for one that did not."""
-    if not reason:
-        return []
-    ended_trials = counted(len(read_state(folder).ended), "trial has", "trials have")
-    return [f"{reason}: {ended_trials} ended; {way_on(folder, own_code(config))}"]
 
 
 def way_on(folder: Path, names: Sequence[str]) -> str:

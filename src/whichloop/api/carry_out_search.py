@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from whichloop.experiments.optimize.config import OptimizeConfig
 from whichloop.experiments.optimize.prepare import prepare, reopen
 from whichloop.experiments.optimize.result import OptimizationResult, optimization_result
@@ -10,20 +12,21 @@ from whichloop.protocol.names import parse_spec
 from whichloop.reports.html.page import optimization_html
 from whichloop.reports.progress import SearchBoard, displayed
 from whichloop.reports.tracking import log_results
-from whichloop.runs.permissions import own_code
+from whichloop.runs.permissions import Permissions, own_code
 
-from .carry_out import CutSearch, apart, warn_caller, way_on, write_or_note
+from .carry_out import apart, warn_caller, way_on, write_or_note
 
 
-def carry_out_search(request: OptimizeConfig | CutSearch, progress: bool | None) -> OptimizationResult:
+def carry_out_search(request: OptimizeConfig | tuple[Path, Permissions], progress: bool | None) -> OptimizationResult:
     """Search and test, or go on with a search that was cut off, log it to MLflow, and return the result.
 
+    `request`: of a search that was cut off its folder, and what the user allows again.
     Raises ValueError for bad input, and KeyboardInterrupt, which says how the search goes on.
     """
     notes: list[str] = []
 
     def finish() -> OptimizationResult:
-        optimization = reopen(request.folder, request.allowed) if isinstance(request, CutSearch) else prepare(request)
+        optimization = reopen(*request) if isinstance(request, tuple) else prepare(request)
         config = optimization.config
         to_go_on = way_on(optimization.folder, [parse_spec(config.search.optimizer).name, *own_code(config.compare)])
         try:

@@ -28,7 +28,6 @@ class Conclusion(Generic[Finding]):
     finding: Finding
 
     def __repr__(self) -> str:
-        """Return the document as a terminal shows it."""
         return str(self.doc)
 
     def _repr_html_(self) -> str:
@@ -99,5 +98,5 @@ class OptimizeAnswer(Conclusion[OptimizationResult]):
     @property
     def programs(self) -> pd.DataFrame:
         """A row per program that a search tried: what it solved of how many dev and train tasks, its cost, whether it was kept."""
-        rows = ({"design": design.design, **program.to_json()} for design in self.finding.designs for program in design.tried)
+        rows = ({"design": design.design, **program} for design in self.finding.designs for program in design.programs)
         return to_frame(rows, ("design", "program", "digest", "kept"))

@@ -61,33 +61,22 @@ def suite_name(suite: AnySuite, scorer: AnyScorer | None = None, data: Path | No
     Raises ValueError for what is not a suite, and OSError for a file that cannot be read.
     """
     if scorer is not None:
-        return _judged_suite_name(suite, scorer, data, tools)
+        judge = scorer_name(scorer)
+        name = "" if isinstance(suite, Suite) else suite_name(suite)
+        plain = suite if isinstance(suite, Suite) else make_suite(parse_spec(name), data, tools)
+        tasks = tuple(dataclasses.replace(task, scorer=judge) for task in plain.tasks)
+        judged = dataclasses.replace(plain, tasks=tasks)
+        if isinstance(suite, Suite):
+            return session.keep((id(suite), judge), suite.name, lambda: _giving(lambda: judged, judged.open), suite)
+        return session.keep((name, data, tools, judge), judged.name, lambda: _giving(lambda: judged, judged.open))
     if isinstance(suite, str):
         return suite
     if isinstance(suite, Suite):
         return _keep_object(suite, suite.name, suite.open)
     if not callable(suite) or not _has_parameters(suite):
-        raise ValueError(
-            f"suite: {shown_short(suite)} is not a Suite, nor a function that makes one, nor a name{_rows_hint(suite)}"
-        )
+        rows = f"; {SUITE_FROM_ROWS}" if isinstance(suite, Sequence) or is_frame(suite) else ""
+        raise ValueError(f"suite: {shown_short(suite)} is not a Suite, nor a function that makes one, nor a name{rows}")
     return _built_in_suite(suite) or _importable("suite", suite) or _keep_function(suite)
-
-
-def _rows_hint(value: object) -> str:
-    """Return how to hand over rows of questions and answers, for what looks like some: a list, or a DataFrame."""
-    if not isinstance(value, Sequence) and not is_frame(value):
-        return ""
-    return f"; {SUITE_FROM_ROWS}"
-
-
-def _judged_suite_name(suite: AnySuite, scorer: AnyScorer, data: Path | None, tools: str | None) -> str:
-    judge = scorer_name(scorer)
-    if isinstance(suite, Suite):
-        judged = _judged(suite, judge)
-        return _keep_object(suite, suite.name, suite.open, variant=judge, gives=lambda: judged)
-    name = suite_name(suite)
-    judged_suite = _judged(make_suite(parse_spec(name), data, tools), judge)
-    return session.keep((name, data, tools, judge), judged_suite.name, lambda: _giving(lambda: judged_suite, judged_suite.open))
 
 
 def scorer_name(scorer: AnyScorer) -> str:
@@ -115,8 +104,9 @@ def optimizer_name(optimizer: str | type | object) -> str:
     if isinstance(optimizer, type):
         return _importable("optimizer", optimizer) or _keep_class(optimizer)
     if inspect.isfunction(optimizer):
-        return _importable("optimizer", optimizer) or _keep_function(optimizer, stays=True)
-    return _keep_object(optimizer, type(optimizer).__name__, type(optimizer), gives=lambda: optimizer, stays=True)
+        return _importable("optimizer", optimizer) or session.keep(id(optimizer), optimizer.__name__.strip("<>"), lambda: optimizer)
+    home = type(optimizer)
+    return session.keep((id(optimizer), ""), home.__name__, lambda: _giving(lambda: optimizer, home))
 
 
 def profile_name(profile: str | Path | Profile, runs: str | Path) -> str:
@@ -143,19 +133,9 @@ def check_workers_can_import(setting: str, names: Iterable[str]) -> None:
     for name in (inner for text in names for inner in loops_named(parse_spec(text))):
         if not lives_in_one_process(name):
             continue
-        module, _, attribute = name.partition(":")
-        move = "move it to a module, or leave workers and engine out"
-        if module == "__main__":
-            why = f"is defined in the running script or notebook, where worker processes cannot import it: {move}"
-        elif session.is_definition(attribute):
-            why = f"is defined in a function, where worker processes cannot import it: {move}"
-        else:
-            why = "is an object that worker processes cannot make again from options: leave workers and engine out"
-        raise ValueError(f"{setting}: {attribute} {why}")
-
-
-def _judged(suite: Suite, scorer: str) -> Suite:
-    return dataclasses.replace(suite, tasks=tuple(dataclasses.replace(task, scorer=scorer) for task in suite.tasks))
+        attribute = name.partition(":")[2]
+        why = "lives in this process alone, where worker processes cannot import it"
+        raise ValueError(f"{setting}: {attribute} {why}: move it to a module, or leave workers and engine out")
 
 
 def _has_parameters(target: Callable[..., Any]) -> bool:
@@ -229,26 +209,21 @@ def _makes_again(text: str, loop: Loop) -> bool:
 
 def _keep_class(target: type) -> str:
     """Keep a class; one that is defined again in the same place, as in a notebook's cell, takes its name."""
-    return session.keep((target.__module__, target.__qualname__), target.__name__, lambda: target, is_definition=True)
+    return session.keep((target.__module__, target.__qualname__), target.__name__, lambda: target)
 
 
-def _keep_function(target: Callable[..., Any], *, stays: bool = False) -> str:
-    """Keep a function for as long as the program holds it, or as the process lives where it `stays`, and return its name."""
+def _keep_function(target: Callable[..., Any]) -> str:
+    """Keep a function for as long as the program holds it, and return its name."""
     name = getattr(target, "__name__", type(target).__name__).strip("<>")
-    look_up, owner = ((lambda: target), None) if stays else (_reference(target), target)
-    return session.keep(id(target), name, look_up, owner, is_definition=inspect.isroutine(target))
+    return session.keep(id(target), name, _reference(target), target)
 
 
-def _keep_object(
-    value: object, name: str, home: object, *, variant: str = "", gives: Callable[[], Any] | None = None, stays: bool = False
-) -> str:
+def _keep_object(value: object, name: str, home: object) -> str:
     """Keep a function that gives an object, for as long as the object lives, and return its name.
 
-    `home`: whose module's code it counts as. `gives`: what the function gives in the place of the object; then there may be
-    several functions, of different `variant`. `stays`: whether it is kept for as long as the process lives.
+    `home`: whose module's code it counts as.
     """
-    giver = functools.partial(_giving, gives or _reference(value), home)
-    return session.keep((id(value), variant), name, giver, None if stays else value)
+    return session.keep((id(value), ""), name, functools.partial(_giving, _reference(value), home), value)
 
 
 def _reference(value: Any) -> Callable[[], Any]:

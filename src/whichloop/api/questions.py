@@ -18,7 +18,7 @@ from whichloop import session
 from whichloop._extras import needed_by
 from whichloop.experiments import gate as gates
 from whichloop.experiments.ablate.prepare import prepare as prepare_varied
-from whichloop.experiments.compare.reopen import SessionSettings, reopen
+from whichloop.experiments.compare.reopen import reopen
 from whichloop.experiments.compare.run import Experiment, prepare
 from whichloop.experiments.gate.baseline import bless_as
 from whichloop.experiments.gate.rerun import project_permissions
@@ -38,7 +38,7 @@ from whichloop.runs.engine.runner import Progress
 from whichloop.runs.folders import is_optimization, run_folder
 from whichloop.runs.permissions import Permissions
 
-from .carry_out import CutSearch, carry_out_run
+from .carry_out import carry_out_run
 from .conclusion import Conclusion, GateAnswer, OptimizeAnswer, SizeAnswer
 from .objects import check_workers_can_import, loop_name, optimizer_name, profile_name, suite_name
 
@@ -154,17 +154,17 @@ def gate(
             raise SettingError("run", "loops, seed, allow, base_url and cassette are for a new run; leave them out, or run")
         judged = gates.judge(gates.read_run(_loaded(run, runs).results.folder), blessed, path=path)
         return GateAnswer(gates.gate_doc(judged), judged)
-    project, found = project_permissions(), list[gates.GateResult]()
-    code = [*project.code, *allow, *session.names()]  # what the program itself handed over
-    tape = project.cassette if cassette is None else Path(cassette)
-    allowed = Permissions(code, base_url or project.base_url, tape)
-    rerun = gates.Rerun([loop_name(loop) for loop in _several(loops)], seed, allowed, Path(runs or "runs"))
+    found, code = list[gates.GateResult](), [*allow, *session.names()]  # what the program itself handed over
+    allowed = project_permissions(Permissions(code, base_url, None if cassette is None else Path(cassette)))
+    asked = {"runs": Path(runs or "runs"), "loops": tuple(map(loop_name, _several(loops))), "seed": seed}
+    settings = {name: value for name, value in asked.items() if value not in (None, ())}
 
     def carry_on(experiment: Experiment, watched: Progress) -> str:
         found.append(gates.run_and_judge(experiment, watched, blessed, blessed.gate, path)[1])
         return ""
 
-    carry_out_run(lambda: gates.prepare_again(blessed, path, gates.config_again(blessed, path, rerun)), progress, carry_on)
+    config = gates.config_again(blessed, path, settings, allowed)
+    carry_out_run(lambda: gates.prepare_again(blessed, path, config), progress, carry_on)
     return GateAnswer(gates.gate_doc(found[0]), found[0])
 
 
@@ -193,7 +193,7 @@ def optimize(
     return _carried_out(config, progress)
 
 
-def _carried_out(request: OptimizeConfig | CutSearch, progress: bool | None) -> OptimizeAnswer:
+def _carried_out(request: OptimizeConfig | tuple[Path, Permissions], progress: bool | None) -> OptimizeAnswer:
     from .carry_out_search import carry_out_search  # needs DSPy
 
     result = carry_out_search(request, progress)
@@ -265,8 +265,8 @@ def resume(
         folder = run.finding.folder if isinstance(run, Conclusion) else run_folder(run, Path(runs or "runs"))
     allowed = Permissions([*allow, *session.names()], base_url, None if cassette is None else Path(cassette))
     if is_optimization(folder):
-        return _carried_out(CutSearch(folder, allowed), progress)
-    return carry_out_run(lambda: reopen(folder, allowed, SessionSettings({} if budget is None else {"budget": budget})), progress)
+        return _carried_out((folder, allowed), progress)
+    return carry_out_run(lambda: reopen(folder, allowed, {} if budget is None else {"budget": budget}), progress)
 
 
 # --- shared ---

@@ -63,7 +63,7 @@ def compare(
     from .process import load_env, own_prints_aside
     from .running import carry_out
 
-    flags.check_quiet(quiet, verbose)
+    flags.one_of(quiet=quiet, verbose=verbose)
     load_env()  # keys may stand in a .env of the current directory
     typed = settings(
         setting, loops=flags.loops_and_programs(loop, program), suite=suite, data=data, tools=tools, profiles=profile,

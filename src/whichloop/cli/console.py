@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
-from rich.text import Text
 
 from whichloop.text.doc import Doc, Table, to_terminal
 from whichloop.text.output import terminal_safe
@@ -32,11 +31,6 @@ def show(doc: Doc, *, as_json: bool = False, verbose: bool = False) -> None:
     sys.stdout.flush()  # whoever reads it, also through a pipe, need not wait for a page
 
 
-def print_line(line: str, style: str = "") -> None:
-    """Print one line to stdout, however long, with what is not safe for a terminal as codes."""
-    out().print(Text(terminal_safe(line), style=style), soft_wrap=True)
-
-
 def say(line: str) -> None:
     """Print one line to stderr."""
     print(terminal_safe(line), file=sys.stderr)
@@ -48,11 +42,6 @@ def say_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]])
     to_terminal(doc, Console(stderr=True, highlight=False, width=None if sys.stderr.isatty() else WIDE))
 
 
-def make_room(path: Path) -> None:
-    """Make the folder of a file that was typed where there is none. Raises OSError."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-
-
 def check_writable(flag: str, path: Path | None, undone: str) -> None:
     """Make room for a file, and find out whether it can be written, which leaves it as it is.
 
@@ -61,7 +50,7 @@ def check_writable(flag: str, path: Path | None, undone: str) -> None:
     if path is None:
         return
     try:
-        make_room(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
         is_new = not path.exists()
         path.open("ab").close()
         if is_new:

@@ -24,14 +24,14 @@ def export(
     from whichloop.protocol.values import counted
     from whichloop.runs.folders import run_folder, trials_folder
 
-    from .console import make_room, say
+    from .console import say
 
     folder = trials_folder(run_folder(run, runs))
     if output is not None and output.startswith(("http://", "https://")):
         say(f"sent the spans of {counted(send_run(folder, output), 'trial')}")
         return
     if output is not None and format_ in SUFFIXES:
-        make_room(Path(output))
+        Path(output).parent.mkdir(parents=True, exist_ok=True)
     out = Path(output or f"{folder.resolve().name}-{format_}{SUFFIXES.get(format_, '')}")
     trials, untraced = export_run(folder, format_, out)
     without = f"; {untraced} have no trace" if untraced else ""

@@ -59,12 +59,6 @@ Profiles = Annotated[
 ]  # fmt: skip
 
 
-def check_quiet(quiet: bool, verbose: bool) -> None:
-    """Raise BadParameter where both were typed."""
-    if quiet and verbose:
-        raise typer.BadParameter("-q and -v exclude each other")
-
-
 def loops_and_programs(loops: Sequence[str] | None, programs: Sequence[str] | None) -> tuple[str, ...]:
     """Return loops by name, those that are programs last. Raises SettingError for what starts no program."""
     from whichloop.protocol.names import program_spec

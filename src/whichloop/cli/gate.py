@@ -55,7 +55,6 @@ def gate(
     from whichloop.experiments.gate.noise import self_check, self_doc
     from whichloop.experiments.gate.rerun import project_permissions
     from whichloop.reports.progress import TrialBoard, watching
-    from whichloop.runs.engine.runner import Unwatched
     from whichloop.runs.folders import run_folder
     from whichloop.runs.permissions import Permissions, resume_flags
 
@@ -63,7 +62,7 @@ def gate(
     from .process import DONE, FAILED, INTERRUPTED, INVALID, UNDECIDED, load_env, own_prints_aside, quiet_loops
     from .render import write_report
 
-    flags.check_quiet(quiet, verbose)
+    flags.one_of(quiet=quiet, verbose=verbose)
     flags.only_with("--self", is_self, times=times)
     flags.only_with("--bless", bless, output=output)
     flags.only_with("a judged run, not --bless or --self", not bless and not is_self, junit=junit, summary=summary)
@@ -89,20 +88,15 @@ def gate(
             judged = gates.judge(gates.read_run(run_folder(run, runs)), held, path=baseline)
         else:
             load_env()
-            project, typed = project_permissions(), settings(setting)
+            typed = settings(setting)
             if unknown := typed.keys() - {"base_url", "cassette"}:
                 raise typer.BadParameter(f"{min(unknown)}: the baseline's holds; base_url and cassette are typed", param_hint="-s")
-            cassette = Path(typed["cassette"]) if "cassette" in typed else project.cassette
-            allowed = Permissions([*project.code, *(allow or ())], typed.get("base_url", project.base_url), cassette)
-            config = gates.config_again(held, baseline, gates.Rerun(tuple(loop or ()), seed, allowed, runs))
+            cassette = Path(typed["cassette"]) if "cassette" in typed else None
+            allowed = project_permissions(Permissions(allow or (), typed.get("base_url"), cassette))
+            config = gates.config_again(held, baseline, settings(None, runs=runs, loops=tuple(loop or ()), seed=seed), allowed)
             if is_self:
-
-                class Noted(Unwatched):
-                    def noted(self, text: str) -> None:
-                        say(text)
-
                 with quiet_loops(), own_prints_aside():
-                    check = self_check(held, config, times or TIMES, Unwatched() if quiet else Noted())
+                    check = self_check(held, config, times or TIMES, (lambda line: None) if quiet else say)
                 return show(self_doc(check), as_json=as_json, verbose=verbose)
             with own_prints_aside():
                 experiment = gates.prepare_again(held, baseline, config)

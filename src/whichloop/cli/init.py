@@ -34,27 +34,29 @@ def init(
     With --loop, write NAME.py instead, a small loop that works, and
     test_NAME.py, which holds it against the laws of loops.
     """
-    from whichloop._extras import is_installed
     from whichloop.text.output import terminal_safe
 
     from .flags import one_of
 
     one_of(loop=loop, program=program)
-    written, test, (before, after) = _write_project(folder, program) if loop is None else _write_loop(folder, loop)
+    written, steps = _write_project(folder, program) if loop is None else _write_loop(folder, loop)
     for path in written:
         print(f"wrote {terminal_safe(str(path))}")
     print("next:")
-    pip = [] if is_installed("pytest") else [f"pip install pytest  # which {terminal_safe(test)} needs"]
-    for line in (*before, *pip, *after):
+    for line in steps:
         print(f"  {line}")
 
 
-Written = tuple[list[Path], str, tuple[list[str], list[str]]]
-"""The files, the test among them as it is called, and what to do next: first without pytest, then with it."""
+def _with_pytest(test: str) -> list[str]:
+    """Return the step that a test takes where there is no pytest."""
+    from whichloop._extras import is_installed
+    from whichloop.text.output import terminal_safe
+
+    return [] if is_installed("pytest") else [f"pip install pytest  # which {terminal_safe(test)} needs"]
 
 
-def _write_loop(folder: Path, name: str) -> Written:
-    """Write a loop and its test. Raises ValueError."""
+def _write_loop(folder: Path, name: str) -> tuple[list[Path], list[str]]:
+    """Write a loop and its test, and return both files and what to do next. Raises ValueError."""
     from whichloop.checks.loop.scaffold import new_loop
 
     made = new_loop(name, folder)
@@ -62,15 +64,12 @@ def _write_loop(folder: Path, name: str) -> Written:
     run = shlex.quote(str(test.relative_to(at) if test.is_relative_to(at) else test))
     first = [] if at == Path.cwd() else [f"cd {shlex.quote(str(made.root))}"]
     compare = f"whichloop compare --loop {made.target} --loop bare --profile flaky-format"
-    return (
-        [made.loop, made.test],
-        test.name,
-        ([*first, f"whichloop check loop {made.target}"], [f"python -m pytest {run}", compare]),
-    )
+    steps = [*first, f"whichloop check loop {made.target}", *_with_pytest(test.name), f"python -m pytest {run}", compare]
+    return [made.loop, made.test], steps
 
 
-def _write_project(folder: Path, program: str | None) -> Written:
-    """Write a project; nothing where another file of it is there already. Raises ValueError."""
+def _write_project(folder: Path, program: str | None) -> tuple[list[Path], list[str]]:
+    """Write a project, and return its files and what to do next. Raises ValueError where another file of it is there already."""
     from whichloop.protocol.names import program_spec
 
     if folder.exists() and not folder.is_dir():
@@ -86,8 +85,9 @@ def _write_project(folder: Path, program: str | None) -> Written:
         path.write_text(text.replace("@LOOP@", quoted).replace("@AGENT@", agent), "utf-8")
     add = 'add to pyproject.toml: [tool.whichloop] with loop = ["…"] and allow = ["loop_tools"], for `whichloop gate`'
     first = [*([] if "project.toml" in new else [add]), *([] if folder == Path() else [f"cd {shlex.quote(str(folder))}"])]
-    tests = (
+    tests = [
+        *_with_pytest("tests/test_loops.py"),
         "python -m pytest --loop-bless tests/test_loops.py  # writes tests/baselines/; commit them",
         "python -m pytest tests/test_loops.py               # fails once the loop gets worse",
-    )
-    return list(new.values()), "tests/test_loops.py", ([*first, "whichloop compare --config whichloop.toml"], [*tests])
+    ]
+    return list(new.values()), [*first, "whichloop compare --config whichloop.toml", *tests]

@@ -172,18 +172,9 @@ def _metrics(_: bool, __: str | None) -> Iterator[Entry]:
 
 
 def _models(_: bool, __: str | None) -> Iterator[Entry]:
-    from importlib.util import find_spec
-
-    from whichloop.models.local import server
-
-    lacking = "" if find_spec(server.LIBRARY) else "; not installed here: pip install 'whichloop[local]'"
-    try:
-        server.find_weights(LOCAL)
-    except ValueError:
-        lacking = f"; not installed here: {server.INSTALL}"
     yield Entry(SCRIPTED, "follows each task's plan as far as the prompt shows its results; needs no network and no key")
     yield Entry("PROVIDER/NAME", "a real model through DSPy, such as openai/gpt-4o-mini; its key comes from the environment")
-    yield Entry(LOCAL, f"a small real model in this process, SmolLM2-135M-Instruct; no network and no key{lacking}")
+    yield Entry(LOCAL, "a small real model in this process, SmolLM2-135M-Instruct; no network and no key")
     yield Entry(f"{LOCAL_FILE}FILE", "any other GGUF file in this process, such as local:~/models/qwen3-4b.gguf")
     yield Entry("openai/NAME", "with -s base_url=URL, any OpenAI-compatible server")
     yield Entry("anthropic/NAME", "with -s base_url=URL, any server that speaks Anthropic's Messages")

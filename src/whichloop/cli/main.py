@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 from typer.main import get_command
 
-from whichloop._lazy import explained_imports
+from whichloop._extras import needed_by
 from whichloop.runs.trial.watchdog import terminated_as_interrupted, told_of_exit
 
 from .check import check
@@ -80,7 +80,7 @@ def main() -> None:
             os.environ[name] = usual
     commands: Any = get_command(app)  # to call `app` would set an excepthook
     try:
-        with told_of_exit(), terminated_as_interrupted(), lasting_output(), explained_imports("this command"):
+        with told_of_exit(), terminated_as_interrupted(), lasting_output(), needed_by("this command"):
             code = commands(prog_name="whichloop", standalone_mode=False)
     except ClickError as error:
         from .mistakes import usage_error_line

@@ -46,7 +46,7 @@ def optimize(
 
     from .process import load_env
 
-    flags.check_quiet(quiet, verbose)
+    flags.one_of(quiet=quiet, verbose=verbose)
     load_env()  # keys may stand in a .env of the current directory
     typed = settings(
         setting, loops=tuple(loop or ()), suite=suite, data=data, tools=tools, profiles=profile, models=model,

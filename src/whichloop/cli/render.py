@@ -9,7 +9,7 @@ from whichloop.experiments.optimize.result import OptimizationResult
 from whichloop.reports import html as pages
 from whichloop.runs.store.files import PAGE, write_whole
 
-from .console import make_room, say
+from .console import say
 from .process import DONE, FAILED, INVALID
 
 
@@ -38,7 +38,7 @@ def write_report(run: Results, *, announce: bool = True) -> str:
 def write(text: str, typed: Path | None, usual: Path, *, announce: bool = True) -> None:
     """Write a page. Failure is a warning for the usual file; for a file that was typed it raises OSError."""
     if typed is not None:
-        make_room(typed)
+        typed.parent.mkdir(parents=True, exist_ok=True)
     try:
         path = typed or usual
         write_whole(path, text.encode())

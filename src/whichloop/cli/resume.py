@@ -40,8 +40,7 @@ def resume(
 
     A server, a recording or a store of the run is typed again: `-s base_url=…`.
     """
-    from whichloop.experiments.compare.extend import Additions, extend
-    from whichloop.experiments.compare.reopen import SessionSettings, reopen
+    from whichloop.experiments.compare.reopen import extend, reopen
     from whichloop.experiments.compare.rescore import rescore as rescore_run
     from whichloop.experiments.compare.rescore import rescored_doc
     from whichloop.experiments.optimize.config import check_packages, read_optimization_manifest
@@ -53,7 +52,7 @@ def resume(
     from .render import code_of_run, write_report
     from .running import carry_out
 
-    flags.check_quiet(quiet, verbose)
+    flags.one_of(quiet=quiet, verbose=verbose)
     load_env()  # keys may stand in a .env of the current directory
     typed = settings(setting, budget=budget, workers=workers, mlflow=mlflow or None)
     if rescore and typed.keys() - {"data"}:
@@ -61,10 +60,11 @@ def resume(
     again = {name: typed.pop(name, None) for name in ("base_url", "cassette", "tracking_uri")}
     cassette = None if again["cassette"] is None else Path(again["cassette"])
     allowed = Permissions(allow or (), again["base_url"], cassette, again["tracking_uri"])
-    added = Additions(tuple(add_loop or ()), tuple(add_profile or ()), tuple(add_model or ()), repeats, tasks)
+    loops, profiles, models = (tuple(each or ()) for each in (add_loop, add_profile, add_model))
+    added = settings(None, loops=loops, profiles=profiles, models=models, repeats=repeats, tasks=tasks)
     folder = run_folder(run, runs)
     if rescore:
-        if retry or added != Additions():
+        if retry or added:
             raise typer.BadParameter("it takes --allow, --runs and -s data=FILE alone", param_hint="--rescore")
         with own_prints_aside():
             judged = rescore_run(folder, allow or (), Path(typed["data"]) if "data" in typed else None)
@@ -72,15 +72,14 @@ def resume(
         write_report(judged.results)
         raise typer.Exit(code_of_run(judged.results))
     if is_optimization(folder):
-        if retry or added != Additions() or typed.keys() - {"mlflow"}:
+        if retry or added or typed.keys() - {"mlflow"}:
             raise ValueError(f"{folder} is an optimization, which goes on as it began; of settings it takes mlflow alone")
         check_packages(read_optimization_manifest(folder).optimizer.name)
         from .searching import go_on  # needs DSPy
 
         go_on(folder, allowed, mlflow=typed.get("mlflow"), as_json=as_json, quiet=quiet, verbose=verbose)
-    session = SessionSettings(typed, retry)
     with own_prints_aside():
-        experiment = extend(folder, added, allowed, session) if added != Additions() else reopen(folder, allowed, session)
+        experiment = extend(folder, added, allowed, typed, retry) if added else reopen(folder, allowed, typed, retry)
     missing = experiment.missing()
     say(f"{folder}: trials missing: {len(missing):,} of {experiment.trials:,}, run again: {missing.again:,}")
     if missing.favoured:

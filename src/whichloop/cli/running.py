@@ -70,7 +70,17 @@ def _conclude(experiment: Experiment, halted: str, stopped: str, *, as_json: boo
             say(f"  {resume_command(now)}")
         if not run.records:
             return INTERRUPTED
-    _say_how_it_went(experiment, run, quiet=quiet)
+    recordings = experiment.trial_models.recordings
+    if recordings is not None:
+        replies = counted(recordings.replayed, "reply", "replies")
+        say(f"recording {recordings.folder}: {replies} replayed, {recordings.recorded} recorded")
+        for line in recordings.first_miss.splitlines():
+            say(line)
+        if recordings.first_miss:
+            say(f"record what is missing: {recording_command(experiment.config)}")
+    if not quiet:
+        say(f"run directory: {experiment.folder} (whichloop report and show say more of it)")
+        say(f"page, once this command has ended: {experiment.folder / PAGE}")
     for line in () if halted or quiet else where_logged(experiment.config, run.folder):
         say(line)
     show(run_doc(run), as_json=as_json, verbose=verbose)
@@ -78,22 +88,6 @@ def _conclude(experiment: Experiment, halted: str, stopped: str, *, as_json: boo
     if not halted and (unlogged := log_results(run, experiment.config, page)):
         say(f"warning: {unlogged}")
     return INTERRUPTED if halted or stopped else code_of_run(run)
-
-
-def _say_how_it_went(experiment: Experiment, run: Results, *, quiet: bool) -> None:
-    """Say what bears on the results, and unless `quiet` where they are."""
-    recordings = experiment.trial_models.recordings
-    if recordings is not None:
-        replies = counted(recordings.replayed, "reply", "replies")
-        say(f"recording {recordings.folder}: {replies} replayed, {recordings.recorded} recorded")
-        for line in recordings.first_miss.splitlines():
-            say(line)
-        if recordings.first_miss and (command := recording_command(experiment.config)):
-            say(f"record what is missing: {command}")
-    if quiet:
-        return
-    say(f"run directory: {experiment.folder} (whichloop report and show say more of it)")
-    say(f"page, once this command has ended: {experiment.folder / PAGE}")
 
 
 def _as_it_stands(experiment: Experiment, run: Results) -> Experiment:

@@ -28,7 +28,6 @@ def serve(
     Programs ask it as OpenAI's, Anthropic's or Google's clients do.
     """
     import asyncio
-    import errno
     from dataclasses import replace
 
     from whichloop._extras import is_installed, missing
@@ -48,10 +47,6 @@ def serve(
     trials = SuiteTrials(made, load_profile(profile).met_by(CALLS_IN), seed)
     try:
         asyncio.run(_until_told(Server(trials, "127.0.0.1", port, more=trials.more, mcp=trials.open if mcp else None), made))
-    except OSError as error:
-        if error.errno == errno.EADDRINUSE:
-            raise ValueError(f"port {port} is in use: give another with --port, or 0 for any free port") from None
-        raise
     finally:
         trials.close()
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import os
 
-from whichloop._lazy import explained_module
+from whichloop._extras import needed_by
 
 # Read by LiteLLM when it is first imported, and by DSPy: no price table is fetched from the network.
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
 
-with explained_module(__name__):
+with needed_by(__name__, is_module=True):
     from .asking import ask as ask
     from .asking import lm_of as lm_of
     from .asking import prompt_of as prompt_of

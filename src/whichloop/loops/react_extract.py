@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, Self
 
-from whichloop._lazy import explained_module
+from whichloop._extras import needed_by
 from whichloop.loops.shared.boundary import bounded
 from whichloop.loops.shared.option_checks import ToolSettings, at_least, checked_options, no_option
 from whichloop.protocol.events import SILENT, Observer
@@ -42,7 +42,7 @@ from whichloop.protocol.tool_calls import ToolCall
 from whichloop.protocol.tools import Tool, Toolbox
 from whichloop.protocol.values import render_value
 
-with explained_module(__name__):
+with needed_by(__name__, is_module=True):
     from whichloop.dspy_seam import ask, prompt_of
     from whichloop.dspy_seam.program import LoopProgram
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from whichloop._lazy import explained_module
+from whichloop._extras import needed_by
 from whichloop.protocol import SILENT, Observer
 from whichloop.protocol.events import (
     EventOf,
@@ -16,7 +16,7 @@ from whichloop.protocol.events import (
     ToolStarted,
 )
 
-with explained_module(__name__):
+with needed_by(__name__, is_module=True):
     from opentelemetry import trace
     from opentelemetry.trace import Span, Status, StatusCode, Tracer
 

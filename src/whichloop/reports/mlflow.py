@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from whichloop._lazy import explained_module
+from whichloop._extras import needed_by
 from whichloop.experiments.ablate.doc import run_doc
 from whichloop.experiments.compare.results import Results
 from whichloop.experiments.optimize.candidates import PROGRAM
@@ -50,7 +50,7 @@ for _name, _value in {  # MLflow reads them when it is imported; what the user h
 }.items():
     os.environ.setdefault(_name, _value)
 
-with explained_module(__name__):
+with needed_by(__name__, is_module=True):
     from mlflow import MlflowClient
     from mlflow.entities import Metric, Param, Run, RunTag
     from mlflow.exceptions import MlflowException

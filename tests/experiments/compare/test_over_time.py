@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from tests.cases import cases
 from tests.experiments.running import Told
 from tests.kept import put, rows
-from whichloop.experiments.compare.extend import Additions, extend
-from whichloop.experiments.compare.reopen import SessionSettings, reopen
+from whichloop.experiments.compare.reopen import extend, reopen
 from whichloop.experiments.compare.results import results
 from whichloop.experiments.compare.run import Experiment, prepare, run
 from whichloop.metrics.caveats import Caveat
@@ -70,11 +69,11 @@ def change(folder: Path, **parts: Any) -> None:
     write_manifest_json(folder, read_manifest_json(folder) | parts)
 
 
-STEPS = {
-    "loop": Additions(loops=(BARE,)),
-    "profile": Additions(profiles=("flaky-tools",)),
-    "repeats": Additions(repeats=2),
-    "tasks": Additions(tasks=5),
+STEPS: dict[str, dict[str, Any]] = {
+    "loop": {"loops": (BARE,)},
+    "profile": {"profiles": ("flaky-tools",)},
+    "repeats": {"repeats": 2},
+    "tasks": {"tasks": 5},
 }
 
 WHOLE: dict[str, Any] = {"loops": ("bare", BARE), "profiles": ("flaky-format", "flaky-tools"), "repeats": 2, "tasks": 5}
@@ -153,7 +152,7 @@ def test_a_cluster_is_reached_only_where_it_was_typed(configured):
     folder = prepare(configured()).folder
     config = read_manifest_json(folder)["config"]
     change(folder, config={**config, "engine": "ray", "address": "ray://10.9.9.9:10001"})
-    here, there = reopen(folder).config, reopen(folder, session=SessionSettings({"address": "auto"})).config
+    here, there = reopen(folder).config, reopen(folder, settings={"address": "auto"}).config
     assert (here.engine, here.address) == ("local", None)
     assert (there.engine, there.address) == ("ray", "auto")
 
@@ -167,11 +166,11 @@ def test_a_store_is_logged_to_only_where_it_was_typed(configured):
             reopen(folder, allowed)
         assert "secret" not in str(caught.value)
         with pytest.raises(RunError, match="-s tracking_uri"):
-            extend(folder, Additions(repeats=2), allowed)
+            extend(folder, {"repeats": 2}, allowed)
     typed = reopen(folder, Permissions(tracking_uri="https://me:mine@mlflow.example:5000")).config
     assert (typed.tracking_uri, typed.mlflow) == ("https://me:mine@mlflow.example:5000", True)
     assert resume_flags(typed) == ["-s", "tracking_uri=https://mlflow.example:5000"]
-    without = reopen(folder, session=SessionSettings({"mlflow": False})).config
+    without = reopen(folder, settings={"mlflow": False}).config
     assert (without.mlflow, resume_flags(without)) == (False, [])
 
 
@@ -203,11 +202,10 @@ def down(configured, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Down]:
 def test_infrastructure_is_tried_again_on_request_however_often_it_was(down):
     folder, model = down
     assert len(reopen(folder).missing()) == 0
-    asked = SessionSettings(retry="infrastructure")
-    assert {record.attempt for record in went_on(reopen(folder, session=asked))} == {3}
+    assert {record.attempt for record in went_on(reopen(folder, retry="infrastructure"))} == {3}
     model.works = True
-    assert {(record.status, record.attempt) for record in went_on(reopen(folder, session=asked))} == {("scored", 4)}
-    assert len(reopen(folder, session=asked).missing()) == 0
+    assert {(record.status, record.attempt) for record in went_on(reopen(folder, retry="infrastructure"))} == {("scored", 4)}
+    assert len(reopen(folder, retry="infrastructure").missing()) == 0
     assert "retried" not in read_manifest_json(folder)
 
 
@@ -229,15 +227,15 @@ def test_what_crashed_is_run_again_on_request_only_and_the_results_say_so_for_go
     folder = begun(configured(loops=("own_crashing:Mine",), profiles=("clean",)))
     allowed = Permissions(["own_crashing:Mine"])
     for retry in (None, "infrastructure"):
-        assert len(reopen(folder, allowed, SessionSettings(retry=retry)).missing()) == 0
+        assert len(reopen(folder, allowed, retry=retry).missing()) == 0
     importlib.import_module("own_crashing").broken = False  # type: ignore[attr-defined]
-    again = reopen(folder, allowed, SessionSettings(retry="errors"))
+    again = reopen(folder, allowed, retry="errors")
     assert (again.missing().favoured, again.missing().again) == (3, 3)
     assert {(record.stop, record.attempt) for record in went_on(again)} == {("finished", 1)}
     note = read_manifest_json(folder)["retried"]
     assert [(entry["what"], entry["trials"]) for entry in note] == [("errors", 3)]
     assert Caveat("run again", (), {"trials": 3}) in results(folder).comparison.caveats
-    assert len(reopen(folder, allowed, SessionSettings(retry="errors")).missing()) == 0
+    assert len(reopen(folder, allowed, retry="errors").missing()) == 0
 
 
 def test_what_records_and_trials_cut_short_have_spent_counts_and_a_larger_budget_is_of_the_whole_run_too(configured):
@@ -246,8 +244,7 @@ def test_what_records_and_trials_cut_short_have_spent_counts_and_a_larger_budget
     assert reopen(experiment.folder).spent.calls == 20
     recorded = sum(record.lm_calls for record in read_records(experiment.folder))
     assert read_manifest_json(experiment.folder)["cut_short"]["calls"] == 20 - recorded > 0
-    more = SessionSettings({"budget": {"calls": 30}})
-    assert run(reopen(experiment.folder, session=more), Told()) == "budget of 30 model calls used up"
+    assert run(reopen(experiment.folder, settings={"budget": {"calls": 30}}), Told()) == "budget of 30 model calls used up"
     assert reopen(experiment.folder).spent.calls == 30
     assert read_manifest_json(experiment.folder)["config"]["budget"]["calls"] == 20
 
@@ -255,26 +252,26 @@ def test_what_records_and_trials_cut_short_have_spent_counts_and_a_larger_budget
 def test_what_is_typed_wins_over_the_manifest_and_is_not_written_but_what_results_depend_on_stays(configured):
     folder = begun(configured(concurrency=5))
     before = (folder / MANIFEST).read_bytes()
-    again = reopen(folder, session=SessionSettings({"concurrency": 2, "budget": {"tokens": 10}, "mlflow": True}))
+    again = reopen(folder, settings={"concurrency": 2, "budget": {"tokens": 10}, "mlflow": True})
     assert (again.config.concurrency, again.config.budget.tokens, again.config.mlflow) == (2, 10, True)
     went_on(again)
     assert (folder / MANIFEST).read_bytes() == before
     with pytest.raises(ValueError, match="seed: it stays as it was"):
-        reopen(folder, session=SessionSettings({"seed": 3}))
+        reopen(folder, settings={"seed": 3})
 
 
-UNADDED = [
-    (Additions(), "nothing is added: name a loop"),
-    (Additions(tasks=2), "tasks: the new total, 2, is less than the 3 that the run has"),
-    (Additions(loops=("bare",)), "loops: 'bare' is given twice"),
-    (Additions(models=("openai/x",)), "profile flaky-format has no fault of tools or providers"),
+UNADDED: list[tuple[dict[str, Any], str]] = [
+    ({}, "nothing is added: name a loop"),
+    ({"tasks": 2}, "tasks: the new total, 2, is less than the 3 that the run has"),
+    ({"loops": ("bare",)}, "loops: 'bare' is given twice"),
+    ({"models": ("openai/x",)}, "profile flaky-format has no fault of tools or providers"),
 ]
 
 
 def test_what_cannot_be_added_is_told_and_nothing_is_written(configured):
     folder = begun(configured())
 
-    def refused(additions: Additions, said: str) -> None:
+    def refused(additions: dict[str, Any], said: str) -> None:
         before = (folder / MANIFEST).read_bytes()
         with pytest.raises(ValueError, match=said) as caught:
             extend(folder, additions)
@@ -284,9 +281,9 @@ def test_what_cannot_be_added_is_told_and_nothing_is_written(configured):
     for additions, said in UNADDED:
         refused(additions, said)
     with locked(folder):
-        refused(Additions(repeats=2), "another process is writing")
+        refused({"repeats": 2}, "another process is writing")
     change(folder, arms=[read_manifest_json(folder)["arms"][0] | {"code": "0" * 64}])
-    refused(Additions(repeats=2), r"arm bare/flaky-format \(its code\)")
+    refused({"repeats": 2}, r"arm bare/flaky-format \(its code\)")
 
 
 def test_a_schedule_is_counted_without_being_made_and_a_sitting_that_knows_nothing_of_an_extension_is_refused(configured):
@@ -298,7 +295,7 @@ def test_a_schedule_is_counted_without_being_made_and_a_sitting_that_knows_nothi
         went_on(reopen(folder))
     put(folder, rows(folder)[:1])
     stale = reopen(folder)
-    went_on(extend(folder, Additions(repeats=2)))
+    went_on(extend(folder, {"repeats": 2}))
     before = rows(folder)
     with pytest.raises(RunError, match="another process has changed this run meanwhile; type the command again"):
         run(stale, Told())

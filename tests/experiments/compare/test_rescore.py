@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from tests.cases import cases
 from tests.kept import put, rows
 from whichloop.experiments.compare import rescore as rescoring
-from whichloop.experiments.compare.extend import Additions, extend
-from whichloop.experiments.compare.reopen import reopen
+from whichloop.experiments.compare.reopen import extend, reopen
 from whichloop.experiments.compare.rescore import REDACTED, rescore
 from whichloop.experiments.compare.results import results
 from whichloop.experiments.compare.run import prepare, run
@@ -131,7 +130,7 @@ def test_a_run_goes_on_and_is_added_to_on_the_new_ground(own, ran):
         reopen(folder, Permissions(ALLOWED))
     rescore(folder, ALLOWED)
     assert run(reopen(folder, Permissions(ALLOWED)), Unwatched()) == ""
-    assert run(extend(folder, Additions(repeats=2), Permissions(ALLOWED)), Unwatched()) == ""
+    assert run(extend(folder, {"repeats": 2}, Permissions(ALLOWED)), Unwatched()) == ""
     assert results(folder).digest == results(ran(repeats=2)).digest
 
 

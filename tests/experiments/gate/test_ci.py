@@ -61,7 +61,7 @@ def told_by(judged: GateResult, words: list[str]) -> GateResult:
         tasks=tuple(
             replace(task, task=next(draw), now_stop=next(draw), detail=next(draw), command=next(draw)) for task in judged.tasks
         ),
-        worst=tuple(replace(each, trial=next(draw)) for each in judged.worst),
+        worst=tuple({**each, "trial": next(draw)} for each in judged.worst),
         changed={"loop": [next(draw)], "files": [next(draw)]},
         not_judged=(next(draw),),
         unrun={next(draw): ["3"]},

@@ -262,7 +262,7 @@ def test_an_unchanged_score_excuses_no_other_metric_and_each_stays_within_its_ma
         ("pass", "unchanged"),
         ("regression", "worse"),
     ]
-    assert {each.metric for each in judged.worst} == {"tokens"}
+    assert {each["metric"] for each in judged.worst} == {"tokens"}
     assert judge(changed(wind, failing(*ALL)), baseline).worst == (), "lost tasks are told with their causes"
     assert judge(dear, baseline, settings=asked(baseline, {"tokens": 9.0})).outcome == "pass"
     few = changed(wind, lambda r: replace(r, input_tokens=r.input_tokens + 3 * (r.task == ALL[0])))

@@ -191,15 +191,15 @@ def test_an_optimization_has_its_gains_and_prompts_before_its_test(optimized, sa
 
 
 def test_hostile_text_in_an_optimization_stays_text(optimized, hostile, safe):
-    def evil(program):
+    def evil(candidate):
         prompts = {
-            f"{name}{hostile}": replace(prompt, instructions=f"{program.candidate.number}{hostile}", demos=({hostile: hostile},))
-            for name, prompt in program.candidate.program.items()
+            f"{name}{hostile}": replace(prompt, instructions=f"{candidate.number}{hostile}", demos=({hostile: hostile},))
+            for name, prompt in candidate.program.items()
         }
-        return replace(program, candidate=replace(program.candidate, program=prompts))
+        return replace(candidate, program=prompts)
 
     (design,) = optimized.designs
     ended = replace(design.ended, reason=hostile, warnings=(hostile,))
-    spoiled = replace(design, tried=tuple(map(evil, design.tried)), design=hostile, ended=ended)
+    spoiled = replace(design, tried=tuple((evil(candidate), cost) for candidate, cost in design.tried), design=hostile, ended=ended)
     safe(optimization_html(replace(optimized, designs=(spoiled,))))
     safe(optimization_html(replace(optimized, designs=(spoiled,), test=None, gains=None)))

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from whichloop.experiments.compare.reopen import SessionSettings, reopen
+from whichloop.experiments.compare.reopen import reopen
 from whichloop.experiments.compare.run import run
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.permissions import Permissions
@@ -49,7 +49,7 @@ def sit(folder: Path, settings: Mapping[str, Any]) -> int:
     code = 1
     try:
         allowed = Permissions()
-        run(reopen(folder, allowed, SessionSettings(settings)), Unwatched())
+        run(reopen(folder, allowed, settings), Unwatched())
         code = 0
     except BaseException:  # told here: nobody waits for more than the exit code
         traceback.print_exc()

@@ -16,7 +16,7 @@ import pytest
 
 from tests.prepared import Prepared
 from tests.processes import is_alive
-from whichloop.experiments.compare.reopen import SessionSettings, reopen
+from whichloop.experiments.compare.reopen import reopen
 from whichloop.experiments.compare.run import prepare, run
 from whichloop.metrics.record import records_digest
 from whichloop.runs.config import CompareConfig
@@ -113,7 +113,7 @@ def test_kills_leave_no_trace_in_the_records(tmp_path: Path):
         mlflow=False,
     )
     disturbed, whole = prepare(config).folder, prepare(config).folder
-    assert run(reopen(whole, session=SessionSettings({"concurrency": 64})), Unwatched()) == ""
+    assert run(reopen(whole, settings={"concurrency": 64}), Unwatched()) == ""
 
     with_ray = find_spec("ray") is not None
     module = "tests.runs.engine.killed_at_random"

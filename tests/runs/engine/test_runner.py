@@ -10,7 +10,7 @@ import pytest
 from tests.kept import put, rows
 from tests.runs.conftest import Told
 from tests.sealing import reseal
-from whichloop.experiments.compare.reopen import SessionSettings, reopen
+from whichloop.experiments.compare.reopen import reopen
 from whichloop.experiments.compare.results import Results, results
 from whichloop.experiments.compare.run import Experiment, prepare, run
 from whichloop.metrics.record import records_digest
@@ -76,7 +76,7 @@ def test_the_runs_budget_stops_cleanly_and_a_resume_finishes(configured):
     before = rows(experiment.folder)
     assert run(reopen(experiment.folder), Told()) == stopped  # nothing is run: the budget is the whole run's
     assert rows(experiment.folder) == before
-    assert run(reopen(experiment.folder, session=SessionSettings({"budget": {"calls": 100_000}})), Told()) == ""
+    assert run(reopen(experiment.folder, settings={"budget": {"calls": 100_000}}), Told()) == ""
     assert results(experiment.folder).digest == whole.digest
     assert len(lines(experiment.folder)) == len(set(lines(experiment.folder))) == whole.scheduled
 

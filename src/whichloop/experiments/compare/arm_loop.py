@@ -29,7 +29,9 @@ def arm_loop(run: Results, arm: str, named: str, program: str | Path | None = No
     if entry is None or run.manifest.imported is not None or not entry.configuration:
         raise RunError(f"{run.folder}: {arm}: another tool ran this loop, and it cannot be made here")
     spec = Spec(entry.loop, entry.options)
-    _check_named(run, spec, named)
+    for name in loops_named(spec):
+        if name not in builtin_names("loop") and name not in re.split(r"[^\w.:]+", named):
+            raise RunError(f"{run.folder}: {named!r} leads to code of your own, {name}: give its whole name to import it")
     typed = run.manifest.settings.max_tool_steps
     try:
         ran, loop = make_loop(spec, typed, run.manifest.suite.max_tool_steps), make_loop(spec, typed)
@@ -48,10 +50,12 @@ def _programmed(run: Results, entry: ArmEntry, loop: Loop, named: str, typed: st
         return loop
     if typed is not None:
         return _read(entry, loop, Path(typed))
-    for path in _kept_programs(run.folder):
+    whole = run.folder.resolve()
+    for path in sorted(whole.parent.glob(f"designs/*/{OPTIMIZED}")) if whole.name == TEST else ():
         with contextlib.suppress(RunError):  # that of another design
             return _read(entry, loop, path)
-    file = _typed_program(run, entry)
+    specs = map(parse_spec, run.manifest.settings.loops)
+    file = next((spec.program for spec in specs if spec.program and entry.arm.startswith(f"{spec.label}/")), None)
     call = f"run.loop({named!r}, program={'FILE' if file is None else repr(file)})"
     raise RunError(f"{run.folder}: {entry.arm}: its prompts come from {file or 'an optimized program'}: {call} reads them")
 
@@ -67,23 +71,3 @@ def _read(entry: ArmEntry, loop: Loop, path: Path) -> Loop:
     if loop_program_digest(programmed) != entry.program:
         raise RunError(f"{path}: not the program that {entry.arm} ran with")
     return programmed
-
-
-def _kept_programs(folder: Path) -> list[Path]:
-    """Return the optimized programs that an optimization keeps beside its test; none for another run."""
-    whole = folder.resolve()
-    return sorted(whole.parent.glob(f"designs/*/{OPTIMIZED}")) if whole.name == TEST else []
-
-
-def _typed_program(run: Results, entry: ArmEntry) -> str | None:
-    """Return the file that was typed for an arm's program; None if the manifest does not tell."""
-    specs = [parse_spec(loop) for loop in run.manifest.settings.loops]
-    return next((spec.program for spec in specs if spec.program and entry.arm.startswith(f"{spec.label}/")), None)
-
-
-def _check_named(run: Results, spec: Spec, named: str) -> None:
-    """Raise RunError for code outside of whichloop that the user did not name: a run's files import nothing."""
-    typed = re.split(r"[^\w.:]+", named)
-    for name in loops_named(spec):
-        if name not in builtin_names("loop") and name not in typed:
-            raise RunError(f"{run.folder}: {named!r} leads to code of your own, {name}: give its whole name to import it")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from whichloop.metrics.caveats import warning_lines
 from whichloop.metrics.views import Unit
@@ -170,17 +170,11 @@ def basis(run: Results) -> str:
         parts.append(f"faults of tools and providers alone: {', '.join(disturbed)}")
     if SCRIPTED in models:
         profiles = list(dict.fromkeys(arm.profile for arm in run.manifest.arms if arm.model == SCRIPTED))
-        parts.append(f"scripted model, {_rates(profiles)}")
+        disturbing = [name for name in profiles if name != STILL]
+        stress = all(evidence_for([name]).get(name, "").startswith("Stress test") for name in disturbing)
+        rates = "stress rates" if stress else f"rates of {', '.join(disturbing)}"
+        parts.append(f"scripted model, {rates if disturbing else 'no faults'}")
     return "; ".join(parts)
-
-
-def _rates(profiles: Sequence[str]) -> str:
-    disturbing = [name for name in profiles if name != STILL]
-    if not disturbing:
-        return "no faults"
-    if sum(evidence.startswith("Stress test") for evidence in evidence_for(disturbing).values()) == len(disturbing):
-        return "stress rates"
-    return f"rates of {', '.join(disturbing)}"
 
 
 def _next(run: Results, found: Verdict) -> str:

@@ -26,18 +26,10 @@ def applies(info: ArmInfo) -> bool:
 
 
 def are_mixed(infos: Sequence[ArmInfo]) -> bool:
-    """Whether a mean over the profiles is of nothing: they are of different replies, or two estimates of one thing."""
-    return are_of_different_replies(infos) or bool(estimated_twice(infos))
-
-
-def estimated_twice(infos: Sequence[ArmInfo]) -> list[tuple[str, str]]:
-    """Return the profiles of means whose medians are in the run, too, each with that of the medians."""
-    profiles = dict.fromkeys(info.profile for info in infos if info.model == SCRIPTED)
-    estimated = [name for name in profiles if name in built_in_profiles()]
-    return [(means, f"{means}-median") for means in estimated if f"{means}-median" in estimated]
-
-
-def are_of_different_replies(infos: Sequence[ArmInfo]) -> bool:
-    """Whether profiles are of replies in different forms, or one of several does not apply to a loop."""
+    """Whether a mean over the profiles is of nothing: they are two estimates of one thing, means and medians, or of replies in
+    different forms, or one of several does not apply to a loop."""
+    estimated = {info.profile for info in infos if info.model == SCRIPTED and info.profile in built_in_profiles()}
+    if any(f"{name}-median" in estimated for name in estimated):
+        return True
     several = len({info.profile for info in infos}) > 1
     return several and (len({form_of(info) for info in infos} - {""}) > 1 or not all(map(applies, infos)))

@@ -7,12 +7,10 @@ nothing disturbed, in which a loop did all that the plan says and gave the answe
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from whichloop.metrics.caveats import Caveat
 from whichloop.metrics.record import Record
-from whichloop.metrics.trace import Trace
 from whichloop.metrics.trajectory.divergence import explain
 from whichloop.metrics.trajectory.traced_trial import TracedTrial
 from whichloop.metrics.trajectory.trajectory import course, shortened
@@ -26,43 +24,21 @@ MAX_READ = 1_000
 """Maximum number of tasks whose traces are read, each in a quarter of a millisecond."""
 
 
-@dataclass(frozen=True, slots=True)
-class MisleadingPlans:
-    """What a run shows of such tasks."""
+def misleading_plans(folder: Path, manifest: Manifest, records: Sequence[Record]) -> tuple[Caveat, bool] | None:
+    """Return the warning that trials of the scripted model show such tasks, and whether they make the run invalid; None if there is
+    none.
 
-    caveat: Caveat
-    """It names one task, its last call and both answers, and counts those that were found."""
-    invalid: bool
-    """Whether they are more than half of the run's tasks, so that what its loops score says nothing of a loop."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Misled:
-    """A task, and how a trial came to its answer."""
-
-    task: str
-    answer: str
-    expected: str
-    made_by: str
-    """The last call that gave a result: `step 3, multiply`."""
-
-
-def misleading_plans(folder: Path, manifest: Manifest, records: Sequence[Record]) -> MisleadingPlans | None:
-    """Return what trials of the scripted model show of such tasks; None if there is none.
-
-    A run with a real model as well is never invalid for it: that model follows no plan.
+    It names one task, its last call and both answers, and counts those that were found. Where they are more than half of the run's
+    tasks, what its loops score says nothing of a loop; but a real model follows no plan, so that a run with one is never invalid.
     """
-    suspects = _suspects(manifest, records)
-    read = list(suspects.values())[:: max(1, -(-len(suspects) // MAX_READ))]
+    suspects = list(_suspects(manifest, records).values())
+    read = suspects[:: max(1, -(-len(suspects) // MAX_READ))]
     misled = list(_misled(folder, read))
     if not misled:
         return None
-    first = misled[0]
     expected_in_all = len(misled) * len(suspects) / len(read)  # as many of those that were not read
     invalid = 2 * expected_in_all > manifest.suite.tasks and all(arm.model == SCRIPTED for arm in manifest.arms)
-    numbers = {"tasks": len(misled), "of": manifest.suite.tasks, "task": first.task, "call": first.made_by}
-    numbers |= {"answer": first.answer, "expected": first.expected}
-    return MisleadingPlans(Caveat("plans mislead", (), numbers), invalid)
+    return Caveat("plans mislead", (), {"tasks": len(misled), "of": manifest.suite.tasks, **misled[0]}), invalid
 
 
 def _suspects(manifest: Manifest, records: Sequence[Record]) -> Mapping[str, Record]:
@@ -91,8 +67,9 @@ def _went_its_way(record: Record) -> bool:
     return answered and not (record.abstained or record.gave_up or any(fault.landed for fault in record.faults))
 
 
-def _misled(folder: Path, suspects: Sequence[Record]) -> Iterator[_Misled]:
-    """Yield those of the tasks whose trial was lost by nothing that the loop did."""
+def _misled(folder: Path, suspects: Sequence[Record]) -> Iterator[dict[str, str]]:
+    """Yield those of the tasks whose trial was lost by nothing that the loop did, each with the last call that gave a result, its
+    step as `show` numbers it, and both answers."""
     traces = Traces(folder)
     for record in suspects:
         try:
@@ -102,10 +79,5 @@ def _misled(folder: Path, suspects: Sequence[Record]) -> Iterator[_Misled]:
         by_answer = trace.head.end_state is None and trace.head.expected is not None
         if by_answer and explain(TracedTrial(trace, record)).cause == "other":
             answer, expected = (shortened(repr(value)) for value in (trace.head.answer, trace.head.expected))
-            yield _Misled(record.task, answer, expected, _last_call(trace))
-
-
-def _last_call(trace: Trace) -> str:
-    """Return the last call that gave a result, with its step as `show` numbers it."""
-    steps = [(number, step.call) for number, step in enumerate(course(trace), 1) if step.gave_result and step.call is not None]
-    return f"step {steps[-1][0]}, {steps[-1][1].tool}" if steps else "no call"
+            steps = [f"step {number}, {s.call.tool}" for number, s in enumerate(course(trace), 1) if s.gave_result and s.call]
+            yield {"task": record.task, "call": steps[-1] if steps else "no call", "answer": answer, "expected": expected}

@@ -23,11 +23,11 @@ from whichloop.protocol.values import error_text
 from whichloop.runs.config import CompareConfig, config_from
 from whichloop.runs.folders import refuse_optimization
 from whichloop.runs.lookup import suite_of, tasks_of_split
-from whichloop.runs.manifest import Manifest, RunNote, write_manifest
+from whichloop.runs.manifest import RunNote, write_manifest
 from whichloop.runs.new_manifest import asked_digests, suite_entry, task_digests
 from whichloop.runs.permissions import allowed_code, own_code
 from whichloop.runs.store.files import RunError, locked
-from whichloop.runs.store.trials import Traces, TrialFile, count_rows, each_record, read_records
+from whichloop.runs.store.trials import Traces, TrialFile, count_rows, each_record
 from whichloop.text.doc import Doc, Table, lines_of
 from whichloop.text.numbers import interval
 
@@ -37,55 +37,20 @@ REDACTED = "their answers, or the end states that they left, were kept without w
 
 
 @dataclass(frozen=True, slots=True)
-class ArmRescored:
-    """The effect of rescoring on one arm."""
-
-    arm: str
-    before: Interval | None
-    """The accuracy, as in `after`; None if no trial is scored."""
-    after: Interval | None
-    changed: int
-    """Number of trials whose scores or status changed."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return {
-            "arm": self.arm,
-            "before": interval_json(self.before),
-            "after": interval_json(self.after),
-            "changed": self.changed,
-        }
-
-
-@dataclass(frozen=True, slots=True)
 class Rescored:
-    """A rescored run."""
-
     results: Results
     """The run with its new scores."""
-    arms: tuple[ArmRescored, ...]
+    before: Results
+    changes: Counter[str]
+    """Arm → number of trials whose scores or status changed."""
     judged: int
     """Number of trials whose answers were judged."""
-    kept_scores: Mapping[str, int]
+    kept_scores: Counter[str]
     """Reason why trials keep their scores → number of trials."""
 
     @property
     def changed(self) -> int:
-        return sum(arm.changed for arm in self.arms)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the object that `resume --rescore --json` prints; its names are stable."""
-        return {
-            "run": str(self.results.folder.resolve()),
-            "digest": self.results.digest,
-            "invalid": self.results.comparison.invalid,
-            "dead_arms": self.results.comparison.dead_arms_json(),
-            "trials": len(self.results.records),
-            "judged": self.judged,
-            "changed": self.changed,
-            "kept": dict(self.kept_scores),
-            "arms": [arm.to_json() for arm in self.arms],
-        }
+        return self.changes.total()
 
 
 def rescore(folder: Path, allow: Sequence[str] = (), data: Path | None = None) -> Rescored:
@@ -101,15 +66,18 @@ def rescore(folder: Path, allow: Sequence[str] = (), data: Path | None = None) -
         manifest = old.manifest
         if manifest.imported is not None:
             raise RunError(f"{folder}: imported from another tool's files, whose scores it took over: there is nothing to judge by")
-        config = _config(folder, manifest, allow, data)
+        changes = {} if data is None else {"data": str(data)}
+        config = config_from({**manifest.config, **changes}, f"{folder}/manifest.json", typed=changes)
+        allowed_code(folder, own_code(config.model_copy(update={"loops": ()})), allow)
         suite = suite_of(config)
         tasks = tasks_of_split(suite, config.split)[: config.tasks]
-        _check_questions(folder, manifest, config, suite, tasks)
         judge = _Judge(folder, suite, {task.id: task for task in tasks})
-        _check_tasks(folder, old, judge)
+        _check_questions(old, config, judge)
         judged = [judge.again(record) for record in old.records]
         counts = _changed(old.records, judged)
-        noted_of = sum(_changed(_records_of_manifest(folder, old), judged).values())
+        # Lines of a newer suite come from a rescore that was killed.
+        noted = {record.key: record for record in each_record(folder) if record.suite_digest == manifest.suite.digest}
+        noted_of = _changed([noted.get(record.key, record) for record in old.records], judged).total()
         parts = {
             "config": {**manifest.config, "data": config.public()["data"]},
             "suite": suite_entry(config, suite, tasks),
@@ -125,73 +93,44 @@ def rescore(folder: Path, allow: Sequence[str] = (), data: Path | None = None) -
                 file.add(changed)
         if changed or has_moved:
             write_manifest(folder, now.model_copy(update={"rows": count_rows(folder)}))
-    new = results(folder)
-    return Rescored(new, _arms(old, new, counts), judge.judged, dict(judge.kept))
+    return Rescored(results(folder), old, counts, judge.judged, judge.kept)
 
 
-def _config(folder: Path, manifest: Manifest, allow: Sequence[str], data: Path | None) -> CompareConfig:
-    changes = {} if data is None else {"data": str(data)}
-    config = config_from({**manifest.config, **changes}, f"{folder}/manifest.json", typed=changes)
-    allowed_code(folder, own_code(config.model_copy(update={"loops": ()})), allow)
-    return config
-
-
-# --- are the questions the same? ---
-
-
-def _check_questions(folder: Path, manifest: Manifest, config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> None:
-    """Raise RunError if a trial's question has changed."""
-    if manifest.suite.max_tool_steps != (config.max_tool_steps or suite.max_tool_steps):
-        raise RunError(_changed_questions(folder, "the step limit is another"))
-    questions, now = manifest.asked, asked_digests(config, suite, tasks)
-    if questions is None:
+def _check_questions(old: Results, config: CompareConfig, judge: _Judge) -> None:
+    """Raise RunError if a trial's question has changed, or its task is gone, or no longer quarantined."""
+    folder, manifest, tasks, reason = old.folder, old.manifest, judge.tasks, ""
+    was, now = manifest.asked, asked_digests(config, judge.suite, [*tasks.values()])
+    if was is None:
         raise RunError(f"{folder}/manifest.json: asked: missing")
-    if questions["questions"] != now["questions"]:
-        raise RunError(_changed_questions(folder, _changed_task(folder, tasks) or "its tasks or its tools are not what they were"))
-    if questions.get("tools") != now.get("tools"):
-        raise RunError(_changed_questions(folder, f"the code of the tools in {config.tools} is another"))
-    if SCRIPTED in config.models and questions["plans"] != now["plans"]:
-        raise RunError(_changed_questions(folder, "the plans are not what they were, which the scripted model followed"))
-
-
-def _changed_questions(folder: Path, reason: str) -> str:
-    return f"{folder}: {reason}: the answers are to other questions; nothing was written; start a new run"
-
-
-def _changed_task(folder: Path, tasks: Sequence[Task]) -> str:
-    """Return the first task whose question is known to have changed; empty if unknown."""
-    by_id, traces = {task.id: task for task in tasks}, Traces(folder)
-    for record in read_records(folder):
-        if record.task not in by_id:
-            return f"task {record.task} is gone"
-        if record.trace_at and traces.read(record).head.query != by_id[record.task].query.full_text:
-            return f"task {record.task} asks something else"
-    return ""
-
-
-def _check_tasks(folder: Path, before: Results, judge: _Judge) -> None:
-    """Raise RunError if the tasks are not those of the run, or if one of them is no longer quarantined."""
-    for record in before.records:
-        task = judge.tasks.get(record.task)
-        if task is None:
-            raise RunError(_changed_questions(folder, f"task {record.task} is gone"))
-        if record.status == "excluded" and record.reason.startswith("quarantined: ") and not task.quarantined:
-            raise RunError(f"{folder}: task {task.id} was quarantined, and is not now: it has no answer; start a new run")
-
-
-# --- judging ---
+    if manifest.suite.max_tool_steps != (config.max_tool_steps or judge.suite.max_tool_steps):
+        reason = "the step limit is another"
+    elif gone := [record.task for record in old.records if record.task not in tasks]:
+        reason = f"task {gone[0]} is gone"
+    elif was["questions"] != now["questions"]:
+        reason = "its tasks or its tools are not what they were"
+        for record in old.records:
+            if record.trace_at and judge.traces.read(record).head.query != tasks[record.task].query.full_text:
+                reason = f"task {record.task} asks something else"
+                break
+    elif was.get("tools") != now.get("tools"):
+        reason = f"the code of the tools in {config.tools} is another"
+    elif SCRIPTED in config.models and was["plans"] != now["plans"]:
+        reason = "the plans are not what they were, which the scripted model followed"
+    if reason:
+        raise RunError(f"{folder}: {reason}: the answers are to other questions; nothing was written; start a new run")
+    for record in old.records:
+        if record.status == "excluded" and record.reason.startswith("quarantined: ") and not tasks[record.task].quarantined:
+            raise RunError(f"{folder}: task {record.task} was quarantined, and is not now: it has no answer; start a new run")
 
 
 class _Judge:
-    """A judge of records, one by one."""
-
     def __init__(self, folder: Path, suite: Suite, tasks: Mapping[str, Task]) -> None:
         self.folder = folder
         self.suite = suite
         self.tasks = tasks
         self.judged = 0
         self.kept = Counter[str]()
-        self._traces = Traces(folder)
+        self.traces = Traces(folder)
 
     def again(self, record: Record) -> Record:
         """Return the record with today's scores. Raises RunError for one that cannot be scored."""
@@ -249,7 +188,7 @@ class _Judge:
         """
         if task.end_state is None and not reads_state(task.scorer):
             return None, True
-        end_state = {} if not record.trace_at else self._traces.read(record).head.end_state or {}
+        end_state = {} if not record.trace_at else self.traces.read(record).head.end_state or {}
         if "found" in end_state and not (record.status == "errored" and task.end_state is not None and end_state["found"] is None):
             return end_state["found"], True
         if record.status == "errored":
@@ -260,43 +199,39 @@ class _Judge:
         )
 
 
-# --- writing ---
-
-
-def _records_of_manifest(folder: Path, before: Results) -> list[Record]:
-    """Return the records scored on the manifest's suite; lines of a newer suite come from a rescore that was killed."""
-    suite = before.manifest.suite.digest
-    if all(record.suite_digest == suite for record in before.records):
-        return list(before.records)
-    by_key = {record.key: record for record in each_record(folder) if record.suite_digest == suite}
-    return [by_key.get(record.key, record) for record in before.records]
-
-
 def _changed(before: Sequence[Record], judged: Sequence[Record]) -> Counter[str]:
     """Return arm → number of trials whose scores or status changed."""
     return Counter(now.arm for was, now in zip(before, judged, strict=True) if (was.status, was.scores) != (now.status, now.scores))
 
 
-def _arms(before: Results, after: Results, changed: Mapping[str, int]) -> tuple[ArmRescored, ...]:
-    was = {arm.info.arm: arm.summary.accuracy for arm in before.comparison.arms}
-    return tuple(
-        ArmRescored(arm.info.arm, was[arm.info.arm], arm.summary.accuracy, changed.get(arm.info.arm, 0))
-        for arm in after.comparison.arms
-    )
-
-
 def rescored_doc(rescored: Rescored) -> Doc:
     """Return which arms' accuracy changed."""
-    rows = tuple((arm.arm, _accuracy(arm.before), _accuracy(arm.after), str(arm.changed)) for arm in rescored.arms)
-    compared = rescored.results.comparison
+    run, compared = rescored.results, rescored.results.comparison
+    was = {arm.info.arm: arm.summary.accuracy for arm in rescored.before.comparison.arms}
+    arms = [(name, was[name], arm.summary.accuracy) for arm in compared.arms for name in [arm.info.arm]]
+    rows = tuple((name, _accuracy(old), _accuracy(new), str(rescored.changes[name])) for name, old, new in arms)
     lines = lines_of(
         ("Changed", f"{rescored.changed:,} trials"),
         ("Kept", [f"{count:,} trials: {why}" for why, count in rescored.kept_scores.items()]),
         ("Invalid", "no verdict of this run holds" if compared.invalid else ""),
         ("Warning", warning_lines([each for each in compared.caveats if each.code in DEAD])),
     )
-    title = f"{rescored.judged:,} of {len(rescored.results.records):,} trials judged again"
-    return Doc(title, (Table("", ("arm", "before", "after", "changed"), rows), lines), rescored.to_json())
+    data = {
+        "run": str(run.folder.resolve()),
+        "digest": run.digest,
+        "invalid": compared.invalid,
+        "dead_arms": compared.dead_arms_json(),
+        "trials": len(run.records),
+        "judged": rescored.judged,
+        "changed": rescored.changed,
+        "kept": dict(rescored.kept_scores),
+        "arms": [
+            {"arm": name, "before": interval_json(old), "after": interval_json(new), "changed": rescored.changes[name]}
+            for name, old, new in arms
+        ],
+    }
+    title = f"{rescored.judged:,} of {len(run.records):,} trials judged again"
+    return Doc(title, (Table("", ("arm", "before", "after", "changed"), rows), lines), data)
 
 
 def _accuracy(accuracy: Interval | None) -> str:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from whichloop.metrics.arm_info import TrialLimits
 from whichloop.metrics.caveats import Caveat, in_order
 from whichloop.metrics.comparison import ArmResult, Comparison, compare
 from whichloop.metrics.gains import with_planned_pairs
@@ -17,19 +19,22 @@ from whichloop.metrics.record import Record, records_digest
 from whichloop.metrics.summary import PRIMARY
 from whichloop.metrics.views import AtBudget, Views, at_budgets, views
 from whichloop.models.prices import read_tag
+from whichloop.protocol import StopReason
 from whichloop.protocol.names import SCRIPTED
 from whichloop.protocol.values import counted
+from whichloop.runs.config import CompareConfig
 from whichloop.runs.folders import is_test
 from whichloop.runs.manifest import Manifest, read_manifest
 from whichloop.runs.store.files import RunError
 from whichloop.runs.store.trials import name_meant, read_records
+from whichloop.text.numbers import limit_text
 
 from .caveats import caveats
 from .measured_forms import are_mixed
 from .misleading_plans import misleading_plans
-from .trial_limits import ended_at_limit, trial_limits
 from .verdict import Verdict, verdict
 
+_AT_STEP_LIMIT = (StopReason.MAX_STEPS, StopReason.FORCED)
 MAX_PAIRED = 16
 """Maximum number of arms of an ablation that are also compared in pairs; with more, its effects say more."""
 
@@ -82,35 +87,21 @@ class Results:
     @property
     def title(self) -> str:
         """A line with suite, size, seed and state."""
-        suite = self.manifest.suite
-        state = "" if self.is_complete else f", incomplete: {self._so_far}"
-        seed = "" if self.manifest.imported is not None else f", seed {self.manifest.seed}"
+        suite, most, imported = self.manifest.suite, self.manifest.settings.repeats, self.manifest.imported is not None
+        tasks, repeats, state = counted(suite.tasks, "task"), str(most), ""
+        # Where tasks share clusters, those are what the tests count.
+        if clustered := [pair.units for pair in self.comparison.pairs_on(PRIMARY) if pair.units < pair.difference.n]:
+            tasks += f" in {counted(max(clustered), 'cluster')}"
+        if imported and len(self.records) < self._all_repeats:
+            often = Counter((record.arm, record.task) for record in self.records)
+            repeats = f"{min(often.values(), default=most)} to {most}"
+        if not self.is_complete:
+            seen = len({record.task for record in self.records})
+            state = f", incomplete: {len(self.records):,} of {counted(self.scheduled, 'trial')}"
+            state += f", {seen:,} of {counted(suite.tasks, 'task')} seen" if seen < suite.tasks else ""
         limits = f", {self.comparison.limits.words}" if self.comparison.limits.words else ""
-        tasks = f"{counted(suite.tasks, 'task')}{self._clusters} × {self._repeats}"
-        version = "" if self.manifest.imported is not None else f" (version {suite.version})"
-        return f"{suite.name}{version}, {tasks}{seed}{limits}{state}"
-
-    @property
-    def _clusters(self) -> str:
-        """How many clusters the tasks are in, where tasks share them: those are what the tests count."""
-        clustered = [pair for pair in self.comparison.pairs_on(PRIMARY) if pair.units < pair.difference.n]
-        return f" in {counted(max(pair.units for pair in clustered), 'cluster')}" if clustered else ""
-
-    @property
-    def _repeats(self) -> str:
-        """How often each arm ran each task: `3`, or `1 to 3` in an imported run in which that differs."""
-        most = self.manifest.settings.repeats
-        if self.manifest.imported is None or len(self.records) >= self._all_repeats:
-            return str(most)
-        fewest = min(Counter((record.arm, record.task) for record in self.records).values(), default=most)
-        return f"{fewest} to {most}"
-
-    @property
-    def _so_far(self) -> str:
-        """How many trials have ended, and of how many tasks any where some have none."""
-        trials = f"{len(self.records):,} of {counted(self.scheduled, 'trial')}"
-        seen, tasks = len({record.task for record in self.records}), self.manifest.suite.tasks
-        return trials if seen >= tasks else f"{trials}, {seen:,} of {counted(tasks, 'task')} seen"
+        name, seed = (suite.name, "") if imported else (f"{suite.name} (version {suite.version})", f", seed {self.manifest.seed}")
+        return f"{name}, {tasks} × {repeats}{seed}{limits}{state}"
 
     @property
     def arms_to_mend(self) -> tuple[ArmResult, ...]:
@@ -134,7 +125,6 @@ class Results:
 
     @cached_property
     def verdict(self) -> Verdict:
-        """Which loop to adopt."""
         return verdict(self.comparison)
 
     @property
@@ -190,16 +180,13 @@ def results(folder: Path, *, paired: bool = True) -> Results:
         compared = replace(compared, pooled=())
     planned = before_and_after(manifest) if is_test(folder) else []
     compared = with_planned_pairs(compared, records, planned)
-    limits = trial_limits(manifest.config)
-    if manifest.step_limits:
-        limits = replace(limits, ended=ended_at_limit(records, manifest.step_limits))
-    misled = misleading_plans(folder, manifest, records)
+    misled, invalid = misleading_plans(folder, manifest, records) or (None, False)
     compared = replace(
         compared,
-        caveats=in_order([*compared.caveats, *([misled.caveat] if misled else []), *_warnings(manifest)]),
-        invalid=compared.invalid or (misled is not None and misled.invalid),
+        caveats=in_order([*compared.caveats, *([misled] if misled else []), *_warnings(manifest)]),
+        invalid=compared.invalid or invalid,
         remarks=(*_remarks(manifest), *([PLANNED] if len(planned) > 1 else [])),
-        limits=limits,
+        limits=_trial_limits(manifest, records),
     )
     return Results(folder, manifest, records, compared)
 
@@ -211,6 +198,36 @@ def before_and_after(manifest: Manifest) -> list[tuple[str, str]]:
     return list(zip(names[:half], names[half:], strict=False))
 
 
+def _trial_limits(manifest: Manifest, records: Sequence[Record]) -> TrialLimits:
+    """Return the limits of a trial that a run set itself, and how many trials of each arm ended at its step limit, and not at
+    another of its design; an imported run set none."""
+    limits = list(_limits(manifest.config))
+    *others, last = [words for words, _ in limits] or [""]  # name all of them, however many there are
+    words = f"at most {' and '.join(filter(None, [', '.join(others), last]))} a trial" if last else ""
+    most, ended = manifest.step_limits, Counter[str]()
+    for record in records:
+        at_limit = record.stop in _AT_STEP_LIMIT and max(record.steps, record.tool_calls) >= most.get(record.arm, math.inf)
+        ended[record.arm] += at_limit
+    return TrialLimits(words, frozenset(stop for _, stops in limits for stop in stops), ended)
+
+
+def _limits(config: Mapping[str, Any]) -> Iterator[tuple[str, tuple[StopReason, ...]]]:
+    """Yield each limit with its unit, and how trials end that reach it."""
+    budget = config.get("trial_budget") or {}
+    for name, unit in (("tokens", "token"), ("calls", "model call")):
+        if (limit := budget.get(name)) is not None:
+            yield counted(limit, unit), (StopReason.BUDGET,)
+    if (limit := budget.get("dollars")) is not None:
+        yield f"${limit_text(limit)} uncached", (StopReason.BUDGET,)
+    if (limit := budget.get("seconds")) is not None:
+        yield f"{limit:g} s of the budget", (StopReason.BUDGET,)
+    if (limit := config.get("max_tool_steps")) is not None:
+        yield counted(limit, "tool step"), _AT_STEP_LIMIT
+    by_default = CompareConfig.model_fields["trial_timeout_s"].default
+    if (limit := config.get("trial_timeout_s", by_default)) != by_default:
+        yield f"{limit:g} s", (StopReason.TIMEOUT,)
+
+
 def _warnings(manifest: Manifest) -> Iterator[Caveat]:
     """Yield the warnings about what distorts a run's results."""
     yield from (Caveat("suite fails a check", (), {"problem": problem}) for problem in manifest.suite_problems)
@@ -220,7 +237,6 @@ def _warnings(manifest: Manifest) -> Iterator[Caveat]:
 
 
 def _remarks(manifest: Manifest) -> Iterator[str]:
-    """Yield other remarks for the reader."""
     if manifest.suite.by_construction and any(arm.model == SCRIPTED for arm in manifest.arms):
         count = f"{manifest.suite.by_construction:,} of {counted(manifest.suite.tasks, 'task')}"
         yield f"{count} are right by construction under the scripted model: it gives the answer, which no planned call yields."

@@ -8,7 +8,7 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
@@ -24,16 +24,16 @@ from whichloop.models.profiles import load_profile
 from whichloop.protocol import ForeignLoop
 from whichloop.protocol.names import parse_spec
 from whichloop.runs.built_in import is_foreign
-from whichloop.runs.config import BudgetConfig, CompareConfig, typed_words
+from whichloop.runs.config import CompareConfig, ProviderConfig, typed_words
 from whichloop.runs.engine.job import Job, SeenLines
 from whichloop.runs.engine.runner import Progress, opened
 from whichloop.runs.folders import new_folder
 from whichloop.runs.lookup import check_answers, check_calls, check_plans, check_tasks, check_user, resolve
-from whichloop.runs.manifest import Manifest, RunNote, Spent, SuiteEntry, read_manifest, write_manifest
+from whichloop.runs.manifest import Manifest, RunNote, Spent, read_manifest, write_manifest
 from whichloop.runs.new_manifest import manifest_of, question_digests
 from whichloop.runs.permissions import own_code, with_worker_process
 from whichloop.runs.registry import is_generated, make_loop, specs_in
-from whichloop.runs.schedule import Arm, PendingTrials, Retry, RunState, Trial, form_of, read_state, schedule
+from whichloop.runs.schedule import Arm, PendingTrials, Retry, RunState, form_of, read_state, schedule
 from whichloop.runs.store.files import CutShort, RunError, TracePolicy
 from whichloop.runs.store.trials import TrialWriter
 from whichloop.runs.trial.trial import budget_of
@@ -43,13 +43,12 @@ from whichloop.runs.trial_models import TrialModels, open_models, with_scripted_
 from .measured_forms import applies
 from .results import results
 
-KEPT = (
-    *("data", "tools", "quarantine", "skip_unplanned", "repeats", "max_tool_steps", "price", "trial_budget", "trial_timeout_s"),
-    *("tool_timeout_s", "alpha", "margin", "real_time"),
+LISTED = ("loops", "models", "profiles")
+RECORDED = (
+    *(*LISTED, "suite", "data", "tools", "quarantine", "split", "tasks", "skip_unplanned", "repeats", "seed", "user", "base_url"),
+    *("cassette", "max_tool_steps", "trial_budget", "trial_timeout_s", "tool_timeout_s", "alpha", "margin", "real_time"),
 )
-"""Settings of the run that the new one keeps."""
-UNTOLD = ("user", "split")
-"""Settings with which no command is told: it would have to repeat the size of another split."""
+"""Settings that decide what a recording has to hold, or how its run is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +82,8 @@ class Experiment:
 
     def missing(self) -> PendingTrials:
         """Return the trials without a record, and those to run again."""
-        return PendingTrials(self._schedule, self.trials, self.past, self.retry)
-
-    def _schedule(self) -> Iterator[Trial]:
-        return schedule(self.arms, self.tasks, self.config.repeats, self.config.seed)
+        scheduled = partial(schedule, self.arms, self.tasks, self.config.repeats, self.config.seed)
+        return PendingTrials(scheduled, self.trials, self.past, self.retry)
 
 
 def without_formless(config: CompareConfig) -> tuple[CompareConfig, str]:
@@ -141,31 +138,16 @@ def prepare(config: CompareConfig, folder: Path | None = None, *, is_compared: b
 
 
 def recording_command(config: CompareConfig) -> str:
-    """Return the command that records what a run's recording lacks; empty where none says all of it."""
-    public, defaults = config.public(), CompareConfig().public()
-    if any(public[name] != defaults[name] for name in UNTOLD):
-        return ""
-    listed = [(name, each) for name in ("loops", "models", "profiles") for each in public[name]]
-    chosen = [(name, public[name]) for name in ("suite", "tasks", "seed", "base_url", "cassette") if public[name] is not None]
-    for name, value in public["provider"].items():
-        if value != defaults["provider"][name]:
-            chosen += [(f"provider.{name}", each) for each in (value if isinstance(value, list) else [value])]
-    words = [word for name, value in (*listed, *chosen) for word in typed_words(name, value)]
-    return shlex.join(["whichloop", "compare", *words, *kept_words(public), "-s", "cassette_mode=replay-or-record"])
-
-
-def _without_none(value: Any) -> Any:
-    """Return a setting without the parts that are None."""
-    return {name: part for name, part in value.items() if part is not None} if isinstance(value, dict) else value
-
-
-def kept_words(config: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the words of those settings of a run that a new one keeps, where they are not the defaults."""
-    defaults = CompareConfig().model_dump(mode="json")
-    for name in KEPT:
-        value = config.get(name, defaults[name])
-        if _without_none(value) != _without_none(defaults[name]):
-            yield from typed_words(name, BudgetConfig(**value) if isinstance(value, dict) else value)
+    """Return the command that records what a run's recording lacks."""
+    config, words = config.model_copy(update={"base_url": config.public()["base_url"]}), list[str]()
+    provider = ("provider.", config.provider, ProviderConfig(), ProviderConfig.model_fields)
+    for section, chosen, usual, names in (("", config, CompareConfig(), RECORDED), provider):
+        for name in names:
+            value = getattr(chosen, name)
+            if name in LISTED or value != getattr(usual, name):
+                for each in value if isinstance(value, tuple) else (value,):
+                    words += typed_words(f"{section}{name}", each)
+    return shlex.join(["whichloop", "compare", *words, "-s", "cassette_mode=replay-or-record"])
 
 
 def run(experiment: Experiment, progress: Progress) -> str:
@@ -181,16 +163,14 @@ def run(experiment: Experiment, progress: Progress) -> str:
             stopped = asyncio.run(_run(experiment, progress, interruption))
             if not stopped:
                 _note_broken_laws(experiment)
-    except SystemExit as left:  # from a task or a callback; an exception from `run` itself is a crash of the trial
-        raise _ended_by(f"called sys.exit({left.code!r})", experiment) from None
-    except asyncio.CancelledError:
-        if interruption.is_ending:
+    except (SystemExit, asyncio.CancelledError, RuntimeError) as error:  # from a task or a callback; in a trial it is a crash of it
+        if isinstance(error, asyncio.CancelledError) and interruption.is_ending:
             raise KeyboardInterrupt from None
-        raise _ended_by("cancelled all that runs", experiment) from None
-    except RuntimeError as error:
-        if "Event loop stopped" not in str(error):
+        if isinstance(error, RuntimeError) and "Event loop stopped" not in str(error):
             raise
-        raise _ended_by("stopped the event loop", experiment) from None
+        how = f"{type(error).__name__} {error}".rstrip()
+        reason = f"code of a loop or a tool ended the run ({how}); --workers N keeps such code in processes of its own"
+        raise CutShort(f"{experiment.folder}: {reason}; what had finished is kept, and the run can be resumed") from None
     finally:
         os.chdir(folder)  # a design may have changed it
     if interruption.is_ending and stopped:
@@ -232,33 +212,25 @@ def workers_for(config: CompareConfig, trials: int) -> int:
     return processors if processors > 1 else 0
 
 
-def _ended_by(action: str, experiment: Experiment) -> CutShort:
-    reason = f"code of a loop or a tool {action}, which ended the run; --workers N keeps such code in processes of its own"
-    return CutShort(f"{experiment.folder}: {reason}; what had finished is kept, and the run can be resumed")
-
-
 async def _run(experiment: Experiment, progress: Progress, interruption: Interruption) -> str:
     stopped, task = INTERRUPTED, asyncio.current_task()
     assert task is not None
     interruption.cancel = partial(asyncio.get_running_loop().call_soon_threadsafe, task.cancel)
+    config = experiment.config
+    cells = ((each.id, repeat) for each in experiment.tasks for repeat in range(config.repeats))
     try:
-        config = experiment.config
-        cells = ((each.id, repeat) for each in experiment.tasks for repeat in range(config.repeats))
         with TrialWriter(experiment.folder, TracePolicy.of(config.traces, cells, config.seed)) as journal:
             # Read again under the lock, because another process may have continued this run.
             folder, now = experiment.folder, read_manifest(experiment.folder)
-            if _schedule_of(experiment.manifest) != _schedule_of(now):
+            begun, current = (([arm.arm for arm in m.arms], m.suite, m.settings.repeats) for m in (experiment.manifest, now))
+            if begun != current:
                 raise RunError(f"{folder}: another process has changed this run meanwhile; type the command again")
-            current = replace(experiment, manifest=now, past=read_state(folder, experiment.past))
-            stopped = await _session(current, journal, progress, interruption)
+            experiment = replace(experiment, manifest=now, past=read_state(folder, experiment.past))
+            stopped = await _session(experiment, journal, progress, interruption)
     finally:
         interruption.cancel = None
         experiment.trial_models.close(whole=not stopped)
     return stopped
-
-
-def _schedule_of(manifest: Manifest) -> tuple[list[str], SuiteEntry, int]:
-    return [arm.arm for arm in manifest.arms], manifest.suite, manifest.settings.repeats
 
 
 async def _session(experiment: Experiment, journal: TrialWriter, progress: Progress, interruption: Interruption) -> str:
@@ -269,7 +241,8 @@ async def _session(experiment: Experiment, journal: TrialWriter, progress: Progr
     meter.calls, meter.tokens, meter.dollars, meter.earlier_s = spent.calls, spent.tokens, spent.dollars, spent.seconds
     if meter.exhausted:
         return meter.exhausted
-    job = Job(config, experiment.suite, experiment.arms, experiment.manifest, experiment.trial_models, meter, experiment.lines)
+    models, lines = experiment.trial_models, experiment.lines
+    job = Job(config, experiment.suite, experiment.arms, experiment.manifest, models, meter, lines)
     start, stopped = time.monotonic(), INTERRUPTED
     try:
         async with opened(job, progress) as engine:

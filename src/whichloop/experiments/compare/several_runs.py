@@ -10,7 +10,8 @@ from typing import Any
 
 from whichloop.metrics.caveats import warning_lines
 from whichloop.metrics.pairs import Pair, PairTest, judged, paired_test
-from whichloop.metrics.summary import METRICS, PRIMARY, TaskValues, task_values
+from whichloop.metrics.record import records_by_arm
+from whichloop.metrics.summary import METRICS, PRIMARY, task_values
 from whichloop.protocol.values import counted
 from whichloop.runs.folders import run_name
 from whichloop.runs.store.files import RunError
@@ -35,7 +36,6 @@ class SeveralRuns:
 
     @cached_property
     def verdict(self) -> Verdict:
-        """Which loop to adopt over all runs."""
         return verdict_of(self.columns, self.alpha, self.margin)
 
     @property
@@ -70,7 +70,11 @@ def collect(runs: Sequence[Results]) -> SeveralRuns:
     decided = judged(PRIMARY, [(names, test) for _, names, test in tests], alpha)
     for (place, _, _), pair in zip(tests, decided, strict=True):
         pairs.setdefault(place, []).append(pair)
-    found = [(run, column, pairs.get(place, [])) for place, run in enumerate(runs) for column in _columns(run)]
+    found = [
+        (run, column, pairs.get(place, []))
+        for place, run in enumerate(runs)
+        for column in columns_of(run.comparison, f"{run.manifest.suite.name}, ")
+    ]
     often = Counter(column.name for _, column, _ in found)
     columns = []
     for run, column, own in found:
@@ -81,21 +85,13 @@ def collect(runs: Sequence[Results]) -> SeveralRuns:
     return SeveralRuns(tuple(runs), tuple(columns), alpha, margin)
 
 
-def _columns(run: Results) -> list[Column]:
-    return columns_of(run.comparison, f"{run.manifest.suite.name}, ")
-
-
 def _tests(run: Results, margin: float) -> Iterator[tuple[tuple[str, str], PairTest]]:
     """Yield a test for each pair that the run compares."""
-    values = {arm.info.arm: _values(run, arm.info.arm) for arm in run.comparison.arms}
+    values = {name: task_values(own, METRICS[PRIMARY]) for name, own in records_by_arm(run.records, run.comparison.infos).items()}
     for pair in run.comparison.pairs_on(PRIMARY):
         test = paired_test(PRIMARY, values[pair.a], values[pair.b], margin)
         if test is not None:
             yield (pair.a, pair.b), test
-
-
-def _values(run: Results, arm: str) -> TaskValues:
-    return task_values([record for record in run.records if record.arm == arm], METRICS[PRIMARY])
 
 
 def several_doc(several: SeveralRuns) -> Doc:

@@ -192,7 +192,6 @@ class Verdict:
         return tuple(loop for loop in whole if self.savings.get((loop, adopted), 0.0) >= SAVING)
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
         decision = self.decision
         return {
             "outcome": decision and decision.outcome.lower(),
@@ -239,7 +238,7 @@ def verdict_of(columns: Sequence[Column], alpha: float, margin: float, *, means:
                 arm, places[column.name].get(arm.info.arm, ""), is_judged
             )
     rows = sorted((LoopRow(loop, own) for loop, own in cells.items()), key=lambda row: -row.accuracy)
-    gaps = [*(gap for column in columns for gap in _gaps(column, alpha)), *means]
+    gaps = [gap for column in columns for gap in _gaps(column, alpha)] + list(means)
     competing = {loop for gap in gaps for loop in (gap.a, gap.b)}
     loops, savings = [row.loop for row in rows if row.loop in competing], _savings(columns, unit)
     costs = {row.loop: cost for row in rows if (cost := row.mean(unit)) is not None}

@@ -5,7 +5,7 @@ from .doc import gate_doc
 from .judge import GateResult, judge
 from .match import Incomparable
 from .reasons import Reason
-from .rerun import Rerun, config_again, prepare_again, run_and_judge
+from .rerun import config_again, prepare_again, run_and_judge
 
 __all__ = [
     "Baseline",
@@ -13,7 +13,6 @@ __all__ = [
     "GateSettings",
     "Incomparable",
     "Reason",
-    "Rerun",
     "bless",
     "config_again",
     "gate_doc",

@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import re
-import secrets
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -29,14 +26,14 @@ from whichloop.metrics.record import Record
 from whichloop.metrics.summary import MAX_VALUE, METRICS, PRIMARY
 from whichloop.metrics.trajectory.trajectory import course, shortened
 from whichloop.protocol import StopReason
-from whichloop.protocol.files import naming, read_bounded, readable
+from whichloop.protocol.files import read_bounded, readable
 from whichloop.protocol.json_text import canonical_json, digest
 from whichloop.protocol.names import SCRIPTED
 from whichloop.protocol.redact import redact
 from whichloop.runs.config import MAX_REPEATS, Seed
 from whichloop.runs.folders import TEST, is_optimization
 from whichloop.runs.manifest import ArmEntry, Manifest, SuiteEntry, TaskDigests
-from whichloop.runs.store.files import RunError
+from whichloop.runs.store.files import RunError, write_whole
 from whichloop.runs.store.trials import Traces
 
 from .lines import digests_of_files
@@ -56,8 +53,7 @@ MAX_ERROR = 200
 DEPTH = 4
 """Levels of the file whose entries have a line each."""
 SUFFIX = ".json"
-NAME, POINTER = b'"whichloop_baseline"', b"version https://git-lfs"
-CONFLICT = re.compile(rb"^(<<<<<<<|=======|>>>>>>>)", re.MULTILINE)
+NAME = b'"whichloop_baseline"'
 MIN_LIMIT_S, TIMES_SLOWEST = 10.0, 20
 """A trial of the scripted model hangs that takes so many times as long as the slowest blessed one, and at least so many seconds."""
 HELD_BESIDE: Mapping[str, float] = {"tokens": MORE, "false_success_rate": MARGIN, "calls_doubled": MARGIN}
@@ -65,7 +61,6 @@ HELD_BESIDE: Mapping[str, float] = {"tokens": MORE, "false_success_rate": MARGIN
 Accepted = Literal["undecided", "tasks_lost", "graver_stop", "other_answers", "tasks_changed"]
 """Reasons that may be accepted: then a loss within the margin passes, and one beyond it does not."""
 
-Score = Annotated[float, Field(ge=0, le=1)]
 Amounts = Annotated[tuple[Annotated[float, Field(ge=0, lt=MAX_VALUE)] | None, ...], FailFast()]
 Outcomes = Annotated[tuple[Annotated[str, Field(pattern=rf"^[0-9a-f]{{{OUTCOME_DIGITS}}}$")] | None, ...], FailFast()]
 Courses = Annotated[tuple[Annotated[str, Field(pattern=r"^([0-9a-f]{6}( [0-9a-f]{6})*)?$")], ...], FailFast()]
@@ -195,13 +190,18 @@ def bless(
     held = {name: margin for name, margin in HELD_BESIDE.items() if name in known and _knows(scored, name)}
     quick = all(arm.model == SCRIPTED for arm in manifest.arms) and not manifest.settings.real_time
     gate = kept or GateSettings(metrics={PRIMARY: MARGIN, **held})
-    gate = gate.model_copy(update={"trial_timeout_s": _limit_s(scored) if quick else None}).changed(metrics, accept)
+    limit_s = max(MIN_LIMIT_S, math.ceil(TIMES_SLOWEST * max((record.wall_s for record in scored), default=0.0)))
+    gate = gate.model_copy(update={"trial_timeout_s": limit_s if quick else None}).changed(metrics, accept)
     if unknown := [metric for metric in gate.metrics if not _knows(scored, metric)]:
         raise RunError(f"{run.folder}: metric {unknown[0]}: not known for all trials; nothing was blessed")
+    commit = ""
+    with suppress(OSError, subprocess.SubprocessError):
+        asked = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5, check=True)  # noqa: S607
+        commit = asked.stdout.strip()
     try:
         return Baseline(
             created=datetime.now(UTC).replace(microsecond=0),
-            commit=_commit(),
+            commit=commit,
             run=run.folder.resolve().name,
             gate=gate,
             versions=dict(manifest.versions),
@@ -222,17 +222,6 @@ def bless(
 def _knows(scored: Sequence[Record], metric: str) -> bool:
     """Whether each scored trial has a metric, but for one that only some trials have by their nature."""
     return METRICS[metric].of_some or all(stored_value(record, metric) is not None for record in scored)
-
-
-def _limit_s(scored: Sequence[Record]) -> float:
-    return max(MIN_LIMIT_S, math.ceil(TIMES_SLOWEST * max((record.wall_s for record in scored), default=0.0)))
-
-
-def _commit() -> str:
-    with suppress(OSError, subprocess.SubprocessError):
-        asked = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5, check=True)  # noqa: S607
-        return asked.stdout.strip()
-    return ""
 
 
 def packages_of(manifest: Manifest) -> dict[str, str]:
@@ -354,20 +343,11 @@ def write_baseline(path: Path, baseline: Baseline) -> None:
     """
     if path.suffix.lower() != SUFFIX:
         raise ValueError(f"{path}: a baseline is a file NAME{SUFFIX}")
-    if path.exists() and (there := read_bounded(path)).strip() and NAME not in there and not there.startswith(POINTER):
+    if path.exists() and (there := read_bounded(path)).strip() and NAME not in there:
         raise ValueError(f"{path}: not a baseline; it stays as it is")
     text = readable(to_text(baseline).encode("ascii"), path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    scratch = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
-    with naming(path):
-        try:
-            with scratch.open("xb") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            scratch.replace(path)
-        finally:
-            scratch.unlink(missing_ok=True)
+    write_whole(path, text)
 
 
 def read_baseline(path: Path) -> Baseline:
@@ -375,10 +355,6 @@ def read_baseline(path: Path) -> Baseline:
     if not path.exists():
         raise ValueError(f"{path}: no such file; whichloop gate RUN --bless --output {path} writes one")
     text = read_bounded(path)
-    if text.startswith(POINTER):
-        raise ValueError(f"{path}: a pointer of Git LFS, not the file itself; git lfs pull fetches it")
-    if CONFLICT.search(text):
-        raise ValueError(f"{path}: git left the two sides of a conflict in it")
     if NAME not in text:
         raise ValueError(f"{path}: not a baseline")
     try:

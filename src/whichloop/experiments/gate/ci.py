@@ -63,7 +63,6 @@ def error_junit(message: str) -> str:
 
 
 def to_summary(result: GateResult) -> str:
-    """Return the page for a pull request."""
     return _beside_repository(to_markdown(gate_doc(result)), markdown_cell)
 
 

@@ -16,27 +16,33 @@ from whichloop.runs.permissions import allow_words
 from whichloop.text.doc import Cell, Doc, Lines, Style, Table, lines_of
 from whichloop.text.numbers import counts, hundredths
 
-from .baseline import Baseline, BaselineArm
+from .baseline import Baseline
 from .judge import GateResult
-from .reasons import Reason
 from .tasks import causes_of
 
 STYLES: dict[Outcome, Style] = {"pass": "good", "undecided": "warn", "regression": "bad", "invalid": "bad"}
 MAX_TASKS = 20
 """Changed tasks in the table behind the answer; the data have all."""
 MAX_VERSIONS = 6
+IN_ROWS = ("undecided", "worse")
+"""Reasons that say no more than their rows of the table."""
 
 
 def gate_doc(result: GateResult) -> Doc:
     """Return what a gate says. The first lines have the outcome, how many tasks changed by which causes, and one of them."""
     arms = list(dict.fromkeys(line.arm for line in result.lines))
+    worse, better = (sum(task.became == name for task in result.tasks) for name in ("worse", "better"))
+    causes = causes_of(result.tasks)
+    tasks = f"{worse} worse{f' ({counts(causes)})' if causes else ''}, {better} better, of {result.judged_tasks:,}"
+    also = [] if result.outcome == "pass" else [each for each in result.reasons[1:] if each.leads_to == result.outcome]
+    age = counted(max(0, (datetime.now(UTC) - result.blessed).days), "day")
     blocks: tuple[Table | Lines, ...] = (
         lines_of(
-            ("Also", [reason.text for reason in result.reasons[1:] if _adds(reason, result)]),
+            ("Also", [each.text for each in also if each.code not in IN_ROWS]),
             ("Arm", arms if len(arms) == 1 and result.outcome == "pass" else ""),
-            ("Tasks", _tasks(result) if result.outcome != "invalid" else ""),
+            ("Tasks", tasks if result.outcome != "invalid" else ""),
             *_example(result),
-            *((f"Worst {each.metric}", f"{each.trial}: {each.was:,g} → {each.now:,g}") for each in result.worst),
+            *((f"Worst {each['metric']}", "{trial}: {was:,g} → {now:,g}".format(**each)) for each in result.worst),
         ),
         lines_table(result, named=len(arms) > 1),
         lines_of(
@@ -50,7 +56,7 @@ def gate_doc(result: GateResult) -> Doc:
             ("Not judged", list(result.not_judged)),
             ("Unpaired", "" if result.paired else "another seed or number of repeats than in the baseline"),
             ("Accepts", ", ".join(result.settings.accept)),
-            ("Baseline", baseline_text(result)),
+            ("Baseline", f"{result.baseline or 'in memory'}, {age} old{f', commit {result.commit[:12]}' if result.commit else ''}"),
             ("Basis", result.basis),
             ("Record", result.record[:1]),
             ("Next", _next(result)),
@@ -75,11 +81,6 @@ def title_of(result: GateResult) -> str:
         codes = (f"{reason.code} (accepted)" if reason.accepted else reason.code for reason in result.reasons)
         return f"pass: {', '.join(dict.fromkeys(codes))}"
     return f"{result.outcome}: {result.reasons[0].text}"
-
-
-def _adds(reason: Reason, result: GateResult) -> bool:
-    """Whether a reason of the outcome says more than its row of the table."""
-    return reason.leads_to == result.outcome != "pass" and reason.code not in ("undecided", "worse")
 
 
 def lines_table(result: GateResult, *, named: bool) -> Table:
@@ -128,36 +129,22 @@ def margin_text(metric: str, margin: float) -> str:
     return hundredths(-margin if metric in GAINS else margin, sign=True)
 
 
-def _tasks(result: GateResult) -> str:
-    causes = causes_of(result.tasks)
-    numbers = {name: sum(task.became == name for task in result.tasks) for name in ("worse", "better")}
-    by_cause = f" ({counts(causes)})" if causes else ""
-    return f"{numbers['worse']} worse{by_cause}, {numbers['better']} better, of {result.judged_tasks:,}"
-
-
 def _example(result: GateResult) -> Iterator[tuple[str, str]]:
-    """Yield one lost task of the most frequent cause, else one that ends otherwise, and the command that shows it."""
+    """Yield one lost task of the most frequent cause, and the command that shows it; without one that of another trial."""
     common = next(iter(causes_of(result.tasks)), None)
     told = [task for task in result.tasks if task.became == "worse" and task.cause == common]
-    told = told or [task for task in result.tasks if task.became != "better"]
     for task in told[:1]:
         yield "Example", f"{task.task}: {task.told}"
         if task.command:
             yield "Show", task.command
     first = [str(reason.numbers["first"]) for reason in result.reasons if "first" in reason.numbers and reason.arm]
-    for trial in [*(each.trial for each in result.worst), *first][: 0 if told else 1]:
+    for trial in [*(each["trial"] for each in result.worst), *first][: 0 if told else 1]:
         yield "Show", f"whichloop show {shlex.quote(str(result.run))} {shlex.quote(trial)}"
 
 
 def _first(texts: Sequence[str]) -> str:
     more = len(texts) - MAX_VERSIONS
     return ", ".join(texts[:MAX_VERSIONS]) + (f" and {more} more" if more > 0 else "")
-
-
-def baseline_text(result: GateResult) -> str:
-    """Return the baseline's file with its age and its commit."""
-    age = counted(max(0, (datetime.now(UTC) - result.blessed).days), "day")
-    return f"{result.baseline or 'in memory'}, {age} old{f', commit {result.commit[:12]}' if result.commit else ''}"
 
 
 def _next(result: GateResult) -> str:
@@ -173,7 +160,13 @@ def _next(result: GateResult) -> str:
 def blessed_doc(baseline: Baseline, path: Path, old: Baseline | None) -> Doc:
     """Return what a baseline holds, and the command that gates by it. `old`: the one that it replaces."""
     imported = "loops" not in baseline.config
-    rows = tuple((name, *_held(arm)) for name, arm in baseline.arms.items())
+    rows = []
+    for name, arm in baseline.arms.items():
+        known = [[v for v in line.values(PRIMARY) if v is not None] for line in arm.tasks.values()]
+        means = [sum(values) / len(values) for values in known if values]
+        crashed = sum(line.stop.count(StopReason.CRASHED) for line in arm.tasks.values())
+        accuracy = Cell(hundredths(sum(means) / max(len(means), 1)))
+        rows.append((name, accuracy, Cell(str(crashed), "bad" if crashed else "", crashed)))
     run, typed = (" RUN", []) if imported else ("", allow_words(config_from(baseline.config)))
     facts = lines_of(
         ("Tasks", f"{baseline.suite.name} {baseline.suite.version}: {baseline.suite.tasks:,} × {baseline.repeats}"),
@@ -182,14 +175,5 @@ def blessed_doc(baseline: Baseline, path: Path, old: Baseline | None) -> Doc:
         ("Replaces", "" if old is None else f"{old.run}: {', '.join(old.arms)}"),
         ("Next", " ".join([f"whichloop gate{run} --baseline", shlex.quote(str(path)), *typed])),
     )
-    return Doc(
-        f"{path}: the baseline of {baseline.run}", (Table("", ("arm", "accuracy", "crashed"), rows), facts), {"baseline": str(path)}
-    )
-
-
-def _held(arm: BaselineArm) -> tuple[Cell, Cell]:
-    """Return the mean accuracy of a blessed arm, and how many of its trials crash."""
-    known = [[v for v in line.values(PRIMARY) if v is not None] for line in arm.tasks.values()]
-    means = [sum(values) / len(values) for values in known if values]
-    crashed = sum(line.stop.count(StopReason.CRASHED) for line in arm.tasks.values())
-    return Cell(hundredths(sum(means) / max(len(means), 1))), Cell(str(crashed), "bad" if crashed else "", crashed)
+    table = Table("", ("arm", "accuracy", "crashed"), tuple(rows))
+    return Doc(f"{path}: the baseline of {baseline.run}", (table, facts), {"baseline": str(path)})

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import chdir
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from whichloop.checks.shared.pytest_items import check_not_async
 from whichloop.experiments.compare.run import prepare, run_apart
 from whichloop.protocol.names import program_spec
 from whichloop.protocol.own_code import raised_in
+from whichloop.pytest_plugin import ANNOTATION, GATE
 from whichloop.runs.config import CompareConfig, config_from
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.permissions import Permissions, own_code
@@ -25,7 +27,7 @@ from .baseline import Baseline, bless_as, read_baseline, read_run
 from .ci import annotation, append_summary, error_summary, literal, to_summary, workflow_command
 from .doc import gate_doc, title_of
 from .judge import GateResult, judge
-from .rerun import Rerun, config_again, prepare_again, project_permissions, run_and_judge
+from .rerun import config_again, prepare_again, project_permissions, run_and_judge
 
 OWN = ("program", "baseline", "metrics", "accept")
 """Keywords of a call, or of the marker, that are no settings of a comparison."""
@@ -35,19 +37,11 @@ OWN = ("program", "baseline", "metrics", "accept")
 class LoopGate:
     """A gate that judges loops against a baseline from within one test."""
 
-    item: pytest.Item
-    default_baseline: Path
+    request: pytest.FixtureRequest
     runs: Path
-    blesses: bool
-    """Whether calls write baselines instead of judging by them."""
+    """Where run directories go."""
     blessed: set[Path]
     """Baselines that this session wrote."""
-    defaults: Mapping[str, Any]
-    """The marker's keywords."""
-    say: Callable[[str], None]
-    """A function that adds a line to the summary of the session."""
-    annotate: Callable[[str], None]
-    """A function that prints a workflow command of GitHub when the session ends."""
 
     def __call__(
         self,
@@ -67,16 +61,29 @@ class LoopGate:
         comparison: suite, profile, tasks, repeats, seed, model, …; without any the baseline's configuration is run again. Paths are
         relative to pytest's root folder. Bad input fails the test in one line.
         """
+        item, marker = self.request.node, self.request.node.get_closest_marker(GATE)
+        if marker is not None and marker.args:
+            raise pytest.UsageError(f"{item.nodeid}: the marker {GATE} takes keywords only, such as suite='events'")
+        defaults = {} if marker is None else marker.kwargs
         given = {"program": program, "baseline": baseline, "metrics": metrics, "accept": accept}
-        own: dict[str, Any] = {name: value or self.defaults.get(name) for name, value in given.items()}
-        settings = _plural({name: value for name, value in self.defaults.items() if name not in OWN} | settings)
-        named = _named(loop, own["program"])
-        check_not_async(self.item, "whichloop_gate")
+        own: dict[str, Any] = {name: value or defaults.get(name) for name, value in given.items()}
+        settings = {name: value for name, value in defaults.items() if name not in OWN} | settings
+        for name, plural in (("profile", "profiles"), ("model", "models")):
+            if name in settings:
+                settings[plural] = (settings.pop(name),)
+        if isinstance(loop, type):
+            loop = f"{loop.__module__}:{loop.__qualname__}"
+        elif loop is None and own["program"] is not None:
+            loop = program_spec(own["program"])
+        named = {} if loop is None else {"loops": (loop,)}  # else the baseline names it
+        check_not_async(item, GATE)
         try:
-            with told_of_exit(), chdir(self.item.config.rootpath):
-                path = self.default_baseline if own["baseline"] is None else Path(own["baseline"])
-                typed = config_from({**settings, **named, "runs": self.runs, "mlflow": False}, self.item.nodeid)
-                judged = self._bless if self.blesses else self._judge
+            with told_of_exit(), chdir(item.config.rootpath):
+                names = [item.path.stem, *item.nodeid.split("::")[1:]]  # test_agents.test_mine of test_agents.py::test_mine
+                file = re.sub(r"[^A-Za-z0-9_.-]+", "-", ".".join(names)).strip("-.")
+                path = Path(own["baseline"] or item.path.parent / "baselines" / f"{file}.json")
+                typed = config_from({**settings, **named, "runs": self.runs, "mlflow": False}, item.nodeid)
+                judged = self._bless if item.config.getoption("--loop-bless") else self._judge
                 return judged(typed, {**settings, **named}, path, own["metrics"] or {}, own["accept"] or ())
         except (ValueError, OSError, SystemExit) as error:
             mistake, place = safe_for_others(f"whichloop_gate: {error}"), raised_in(error)
@@ -87,14 +94,15 @@ class LoopGate:
         self, typed: CompareConfig, settings: dict[str, Any], path: Path, metrics: Mapping[str, float], accept: Sequence[str]
     ) -> GateResult:
         if not path.exists():
-            raise ValueError(f"{path}: no such file; python -m pytest --loop-bless {shlex.quote(self.item.nodeid)} writes one")
+            test = shlex.quote(self.request.node.nodeid)
+            raise ValueError(f"{path}: no such file; python -m pytest --loop-bless {test} writes one")
         baseline = read_baseline(path)
         experiment = prepare_again(baseline, path, self._again(baseline, path, typed, settings))
         _, result = run_and_judge(experiment, Unwatched(), baseline, baseline.gate.changed(metrics, accept), path)
         self._tell(annotation(result), to_summary(result))
         if result.outcome != "pass":
             _fail(literal(str(gate_doc(result))))
-        self.say(title_of(result))
+        self._say(GATE, safe_for_others(title_of(result)))
         return result
 
     def _bless(
@@ -108,37 +116,25 @@ class LoopGate:
         run = read_run(experiment.folder)
         baseline, _ = bless_as(path, run, metrics, accept)
         self.blessed.add(path.resolve())
-        self.say(f"blessed {path}")
+        self._say(GATE, safe_for_others(f"blessed {path}"))
         return judge(run, baseline, path=path)
 
     def _again(self, baseline: Baseline, path: Path, typed: CompareConfig, settings: dict[str, Any]) -> CompareConfig:
         """Return the baseline's configuration with the test's settings, which allow what they name, as the project does."""
-        project = project_permissions()
-        code = [*project.code, *own_code(typed), *typed.opened_models, *([] if typed.data is None else [str(typed.data)])]
-        allowed = Permissions(code, typed.base_url or project.base_url, typed.cassette or project.cassette)
-        return config_again(baseline, path, Rerun(allowed=allowed, runs=self.runs, config=settings))
+        code = [*own_code(typed), *typed.opened_models, *([] if typed.data is None else [str(typed.data)])]
+        allowed = project_permissions(Permissions(code, typed.base_url, typed.cassette))
+        return config_again(baseline, path, {"runs": self.runs, **settings}, allowed)
 
     def _tell(self, command: str, page: str) -> None:
         if command:
-            self.annotate(command)
+            self._say(ANNOTATION, command)
         append_summary(page)
+
+    def _say(self, heading: str, line: str) -> None:
+        """Have the summary of the session show a line."""
+        self.request.node.user_properties.append((heading, line))
 
 
 def _fail(message: str) -> NoReturn:
     """Fail the test with a message that may quote the user's own code."""
     pytest.fail(safe_for_others(message), pytrace=False)
-
-
-def _named(loop: str | type | None, program: str | None) -> dict[str, Any]:
-    """Return the setting that names the loop; nothing where the baseline is to name it."""
-    if isinstance(loop, type):
-        loop = f"{loop.__module__}:{loop.__qualname__}"
-    if loop is None and program is not None:
-        loop = program_spec(program)
-    return {} if loop is None else {"loops": (loop,)}
-
-
-def _plural(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Turn `profile="clean"` into `profiles=("clean",)`, the form of a comparison."""
-    plural = {"profile": "profiles", "model": "models"}
-    return {plural.get(name, name): (value,) if name in plural else value for name, value in settings.items()}

@@ -21,25 +21,13 @@ from whichloop.protocol.receipts import strip_receipts
 from .baseline import Baseline, GateSettings, outcome_of
 from .match import Incomparable, Matched, differences, is_changed, match, replies_are_fixed
 from .reasons import Reason, hung, invalid_reasons, was_interrupted
-from .sides import Sides, show_command
+from .sides import Sides
 from .tasks import TaskChange, causes_of, changed_tasks
 
 Key = tuple[str, str, int]
 """Arm, task and repeat of a trial."""
 MAX_AGAIN = 5
 """Trials of an arm that are run once more, since they differ from the blessed ones."""
-
-
-@dataclass(frozen=True, slots=True)
-class Worst:
-    """The trial in which a metric beside accuracy got most worse, of an arm that is not told to pass by it."""
-
-    trial: str
-    """ARM/TASK/REPEAT."""
-    metric: str
-    was: float
-    now: float
-    command: str
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -53,7 +41,8 @@ class GateResult:
     """One per arm and metric; empty if the run is invalid."""
     tasks: tuple[TaskChange, ...]
     """The tasks whose score or stop changed: worse ones first, then better ones, then the rest."""
-    worst: tuple[Worst, ...]
+    worst: tuple[Mapping[str, Any], ...]
+    """The `trial`, ARM/TASK/REPEAT, in which a `metric` beside accuracy that does not pass got most worse: `was` and `now`."""
     settings: GateSettings
     run: Path
     baseline: Path | None
@@ -89,7 +78,7 @@ class GateResult:
             "lines": [line.to_json() for line in self.lines],
             "tasks": [*map(asdict, self.tasks)],
             "causes": causes_of(self.tasks),
-            "worst": [*map(asdict, self.worst)],
+            "worst": [*map(dict, self.worst)],
             "accept": list(self.settings.accept),
             "run": str(self.run.resolve()),
             "baseline": None if self.baseline is None else str(self.baseline.resolve()),
@@ -161,7 +150,6 @@ class _Case:
 
     @property
     def paired(self) -> bool:
-        """Whether every trial has its counterpart."""
         manifest, baseline = self.run.manifest, self.baseline
         return manifest.seed == baseline.seed and manifest.settings.repeats == baseline.repeats
 
@@ -216,8 +204,7 @@ class _Case:
                 numbers = {"landed": faults.landed, "scheduled": faults.scheduled}
                 reasons.append(Reason("few_faults", "undecided" if lost else "invalid", arm.info.arm, numbers=numbers))
         if self.matched.same is not None:
-            accepted = "tasks_changed" in self.settings.accept
-            reasons.append(Reason("tasks_changed", "undecided", numbers=self.matched.others, accepted=accepted))
+            reasons.append(self._undecided("tasks_changed", "", self.matched.others))
         return reasons, lines
 
     def _ends(self) -> Iterator[Reason]:
@@ -231,8 +218,7 @@ class _Case:
             if self.fixed and (others := side.other_answers):
                 was, now = others[0].answers
                 numbers = {"trials": len(others), "of": of, "first": others[0].record.name, "was": was, "now": now}
-                accepted = "other_answers" in self.settings.accept
-                yield Reason("other_answers", "undecided", side.arm, numbers=numbers, accepted=accepted)
+                yield self._undecided("other_answers", side.arm, numbers)
 
     def _graver(self, lines: Sequence[GateLine]) -> Iterator[Reason]:
         """Yield that trials of the same score end more gravely, unless accuracy is shown to lie within its margin."""
@@ -240,8 +226,10 @@ class _Case:
         for side in self.sides if self.fixed else ():
             if side.graver and side.arm not in shown:
                 numbers = {"trials": len(side.graver), "first": side.graver[0].record.name}
-                accepted = "graver_stop" in self.settings.accept
-                yield Reason("graver_stop", "undecided", side.arm, numbers=numbers, accepted=accepted)
+                yield self._undecided("graver_stop", side.arm, numbers)
+
+    def _undecided(self, code: str, arm: str, numbers: Mapping[str, Any]) -> Reason:
+        return Reason(code, "undecided", arm, numbers=numbers, accepted=code in self.settings.accept)
 
     def _refuse_unknown(self) -> None:
         for metric in self.settings.metrics:
@@ -291,7 +279,7 @@ class _Case:
         accepted = line.result != "pass" and line.is_within and not accepts.isdisjoint(self.settings.accept)
         return Reason(code, line.result, line.arm, line.metric, numbers, accepted)
 
-    def worst(self, lines: Sequence[GateLine]) -> Iterator[Worst]:
+    def worst(self, lines: Sequence[GateLine]) -> Iterator[Mapping[str, Any]]:
         """Yield the trial that got most worse, by the difference, of each metric beside accuracy that does not pass.
 
         Of an amount it is one that both sides solved, if any of these took more: one that failed early took little.
@@ -303,9 +291,7 @@ class _Case:
             if losses:
                 pair = max(solved or losses, key=lambda each: each[0])[1]
                 was, now = pair.values(line.metric)
-                assert was is not None
-                assert now is not None
-                yield Worst(pair.record.name, line.metric, was, now, show_command(self.run.folder, pair.record))
+                yield {"trial": pair.record.name, "metric": line.metric, "was": was, "now": now}
 
     def not_judged(self, lines: Sequence[GateLine]) -> Iterator[str]:
         """Yield the arms that the baseline lacks, and the metrics that no task has on both sides."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from whichloop.experiments.compare.doc import basis
 from whichloop.experiments.compare.run import prepare, run_apart
@@ -15,45 +15,22 @@ from whichloop.metrics.gate import Outcome
 from whichloop.metrics.statistics import ALPHA, wilson
 from whichloop.metrics.summary import SHARES
 from whichloop.runs.config import CompareConfig
-from whichloop.runs.engine.runner import Progress
+from whichloop.runs.engine.runner import Unwatched
 from whichloop.text.doc import Cell, Doc, Table, lines_of
 from whichloop.text.numbers import hundredths
 
 from .baseline import Baseline, bless, read_run
 from .doc import margin_text
 from .judge import judge
-from .rerun import Run
 
 NORMAL_95 = 1.96
 
 
-@dataclass(frozen=True, slots=True)
-class MetricNoise:
-    """By how much one metric of an unchanged arm differs between two runs."""
-
-    arm: str
-    metric: str
-    alarms: int
-    """Pairs of runs in which it was called a regression."""
-    floor: float
-    """What 95 % of the pairs differ by less than: points of a share, else a ratio above 1."""
-    margin: float
-
-
-@dataclass(frozen=True, slots=True)
-class SelfCheck:
-    """What the gate said of an arm that did not change."""
-
-    pairs: int
-    outcomes: Mapping[Outcome, int]
-    noise: tuple[MetricNoise, ...]
-    basis: str
-
-
-def self_check(baseline: Baseline, config: CompareConfig, pairs: int, progress: Progress, run: Run = run_apart) -> SelfCheck:
+def self_check(baseline: Baseline, config: CompareConfig, pairs: int, say: Callable[[str], None]) -> dict[str, Any]:
     """Run the configuration of a baseline twice for each of so many pairs, and hold the second run against the first.
 
-    Each run of the scripted model has a seed of its own, beside the baseline's; a real model answers anew, under one seed. Raises
+    Each run of the scripted model has a seed of its own, beside the baseline's; a real model answers anew, under one seed. Return
+    what `--json` prints; `floor`: what 95 % of the pairs differ by less than, points of a share, else a ratio above 1. Raises
     ValueError for a run that cannot be blessed or judged.
     """
     if config.cassette is not None:
@@ -64,12 +41,12 @@ def self_check(baseline: Baseline, config: CompareConfig, pairs: int, progress: 
     with tempfile.TemporaryDirectory() as scratch:
         scripted = not config.opened_models
         for pair in range(pairs):
-            progress.noted(f"pair {pair + 1} of {pairs}")
+            say(f"pair {pair + 1} of {pairs}")
             sides = []
             for number in (2 * pair + 1, 2 * pair + 2):
                 own = {"runs": Path(scratch)} | ({"seed": baseline.seed + number} if scripted else {})
                 experiment = prepare(config.model_copy(update=own), is_compared=False)
-                run(experiment, progress)
+                run_apart(experiment, Unwatched())
                 sides.append(read_run(experiment.folder))
             before = bless(sides[0], baseline.gate.metrics, baseline.gate.accept)
             result = judge(sides[1], before)
@@ -80,8 +57,11 @@ def self_check(baseline: Baseline, config: CompareConfig, pairs: int, progress: 
                 effects.setdefault(key, []).append(math.log(line.effect.value) if line.is_ratio else line.effect.value)
                 alarms[key] += line.result == "regression"
                 margins[key] = line.margin
-    noise = tuple(MetricNoise(*key, alarms[key], _floor(key[1], found), margins[key]) for key, found in effects.items())
-    return SelfCheck(pairs, dict(outcomes), noise, told)
+    noise = [
+        {"arm": arm, "metric": metric, "alarms": alarms[arm, metric], "floor": _floor(metric, each), "margin": margins[arm, metric]}
+        for (arm, metric), each in effects.items()
+    ]
+    return {"pairs": pairs, "outcomes": dict(outcomes), "noise": noise, "basis": told}
 
 
 def _floor(metric: str, effects: list[float]) -> float:
@@ -90,27 +70,22 @@ def _floor(metric: str, effects: list[float]) -> float:
     return spread if metric in SHARES else math.exp(spread)
 
 
-def self_doc(check: SelfCheck) -> Doc:
-    """Return a row for each arm and metric, and how often each outcome came."""
-    names: tuple[Outcome, ...] = ("regression", "undecided", "pass", "invalid")
+def self_doc(check: Mapping[str, Any]) -> Doc:
+    """Return a row for each arm and metric, and how often each outcome came. `check`: what `self_check` gave."""
+    pairs, rows = check["pairs"], []
+    for each in check["noise"]:
+        floor, metric, alarms = each["floor"], each["metric"], each["alarms"]
+        seen = Cell(f"{alarms} of {pairs}", "bad" if alarms else "", alarms)
+        shown = f"±{hundredths(floor)}" if metric in SHARES else f"×{floor:.2f}"
+        rows.append((each["arm"], metric, seen, Cell(shown, value=floor), margin_text(metric, each["margin"])))
+    shares = []
+    for name in ("regression", "undecided", "pass", "invalid"):
+        count = check["outcomes"].get(name, 0)
+        low, high = wilson(count, pairs)
+        told = f"{count} of {pairs}, {hundredths(count / pairs)} [{hundredths(low)}, {hundredths(high)}]"
+        shares.append((name.capitalize(), told))
     lines = lines_of(
-        *((name.capitalize(), _share(check.outcomes.get(name, 0), check.pairs)) for name in names),
-        ("Alpha", f"{ALPHA:g}: at most so many regressions, which are false alarms here"),
-        ("Basis", check.basis),
+        *shares, ("Alpha", f"{ALPHA:g}: at most so many regressions, which are false alarms here"), ("Basis", check["basis"])
     )
     columns = ("arm", "metric", "false alarms", "noise (95 %)", "margin")
-    table = Table("", columns, tuple(_rows(check)))
-    return Doc(f"the gate against itself: {check.pairs} pairs of runs", (table, lines), asdict(check))
-
-
-def _rows(check: SelfCheck) -> Iterator[tuple[Cell | str, ...]]:
-    for each in check.noise:
-        is_share = each.metric in SHARES
-        floor = f"±{hundredths(each.floor)}" if is_share else f"×{each.floor:.2f}"
-        alarms = Cell(f"{each.alarms} of {check.pairs}", "bad" if each.alarms else "", each.alarms)
-        yield each.arm, each.metric, alarms, Cell(floor, value=each.floor), margin_text(each.metric, each.margin)
-
-
-def _share(count: int, of: int) -> str:
-    low, high = wilson(count, of)
-    return f"{count} of {of}, {hundredths(count / of)} [{hundredths(low)}, {hundredths(high)}]"
+    return Doc(f"the gate against itself: {pairs} pairs of runs", (Table("", columns, tuple(rows)), lines), dict(check))

@@ -58,7 +58,6 @@ class Reason:
 
     @property
     def text(self) -> str:
-        """The reason in one line."""
         told = TEXTS[self.code].format(metric=self.metric, **self.numbers)
         return f"{self.arm}: {told}" if self.arm else told
 
@@ -68,7 +67,6 @@ class Reason:
         return "pass" if self.accepted else self.outcome
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
         return {
             "code": self.code,
             "outcome": self.outcome,

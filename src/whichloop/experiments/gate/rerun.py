@@ -7,9 +7,10 @@ import shutil
 import tempfile
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from whichloop.experiments.compare.results import Results
@@ -32,33 +33,16 @@ from .match import Incomparable, match, match_arms
 from .reasons import hung, was_interrupted
 from .sides import HANG_TRIALS
 
-Run = Callable[[Experiment, Progress], str]
-"""Runs the missing trials, and returns the reason for an early stop, or an empty text."""
 PROJECT = Path("pyproject.toml")
 TABLE: Mapping[str, type] = {"loop": list, "allow": list, "base_url": str, "cassette": str}
 """Key of the table [tool.whichloop] → its type."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rerun:
-    """How the baseline's configuration is run again."""
-
-    loops: Sequence[str] = ()
-    """Loops as `--loop` takes them, which replace the baseline's; naming a loop here allows its code."""
-    seed: int | None = None
-    """A seed other than the baseline's, which gives fresh faults; trials then have no counterparts."""
-    allowed: Permissions = NO_PERMISSIONS
-    """The user code, server and recording that the baseline names; server and recording may differ by now."""
-    runs: Path = Path("runs")
-    config: Mapping[str, Any] = field(default_factory=dict)
-    """Other settings of the comparison, which a test names."""
-
-
-def project_permissions(root: Path = Path()) -> Permissions:
-    """Return what the user's own pyproject.toml allows, in the table [tool.whichloop]. Raises ValueError."""
+def project_permissions(typed: Permissions = NO_PERMISSIONS, root: Path = Path()) -> Permissions:
+    """Return what was typed, beside what the user's own pyproject.toml allows, in its table [tool.whichloop]. Raises ValueError."""
     path = root / PROJECT
     if not path.is_file():
-        return NO_PERMISSIONS
+        return typed
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8")).get("tool", {}).get("whichloop", {})
         for key, value in table.items():
@@ -69,8 +53,8 @@ def project_permissions(root: Path = Path()) -> Permissions:
         code = [*_code_of(loops), *loops, *table.get("allow", ())]
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
-    cassette = table.get("cassette")
-    return Permissions(code, table.get("base_url"), None if cassette is None else Path(cassette))
+    cassette = typed.cassette or (Path(table["cassette"]) if "cassette" in table else None)
+    return Permissions([*code, *typed.code], typed.base_url or table.get("base_url"), cassette)
 
 
 def _code_of(loops: Sequence[str]) -> list[str]:
@@ -78,22 +62,21 @@ def _code_of(loops: Sequence[str]) -> list[str]:
     return [name for spec in specs for name in (*loops_named(spec), *programs_named(spec))]
 
 
-def config_again(baseline: Baseline, path: Path, rerun: Rerun) -> CompareConfig:
+def config_again(
+    baseline: Baseline, path: Path, settings: Mapping[str, Any] = MappingProxyType({}), allowed: Permissions = NO_PERMISSIONS
+) -> CompareConfig:
     """Return the baseline's configuration with what was asked for. A recording is replayed; its model gets no request.
 
+    `settings`: those that were typed: `loops`, whose code is allowed by that, a `seed`, with which trials have no counterparts, or
+    any other. `allowed`: the user code, server and recording that the baseline names; server and recording may differ by now.
     Raises RunError for code, a server or a recording that the baseline names and the user did not, ValueError for bad input.
     """
     if "loops" not in baseline.config or IMPORTED in baseline.profiles:
         raise ValueError(f"{path}: blessed from another tool's files, so there is nothing to run; name a run to judge")
-    allowed = rerun.allowed
-    asked = {
-        "loops": tuple(rerun.loops),
-        "seed": rerun.seed,
-        "base_url": allowed.base_url if baseline.config.get("base_url") else None,
-        "cassette": str(allowed.cassette) if baseline.config.get("cassette") and allowed.cassette else None,
-        "runs": str(rerun.runs),
-    }
-    changes = {**{name: value for name, value in asked.items() if value not in (None, ())}, **rerun.config}
+    changes = dict(settings)
+    for name, own in (("base_url", allowed.base_url), ("cassette", allowed.cassette)):
+        if own is not None and baseline.config.get(name):
+            changes.setdefault(name, str(own))
     blessed = {name: value for name, value in baseline.config.items() if name not in ELSEWHERE}
     for name in ("data", "quarantine"):
         if blessed.get(name) and blessed[name] not in allowed.code and not Path(blessed[name]).resolve().is_relative_to(Path.cwd()):
@@ -104,7 +87,7 @@ def config_again(baseline: Baseline, path: Path, rerun: Rerun) -> CompareConfig:
     asks = [] if config.replays else [model for model in config.opened_models if model not in allowed.code]
     if asks:
         raise ValueError(f"{path}: it asks {', '.join(asks)}; allow that by its name: --allow {shlex.quote(asks[0])}")
-    return allowed_config(path, config, replace(allowed, code=[*allowed.code, *_code_of(rerun.loops)]))
+    return allowed_config(path, config, replace(allowed, code=[*allowed.code, *_code_of(settings.get("loops", ()))]))
 
 
 def prepare_again(baseline: Baseline, path: Path, config: CompareConfig) -> Experiment:
@@ -151,21 +134,14 @@ class _Watching(Unwatched):
                 raise _Hangs
 
     def noted(self, text: str) -> None:
-        """Pass a note on."""
         self._progress.noted(text)
 
     def interrupted(self, text: str) -> None:
-        """Pass on what an interrupted run waits for."""
         self._progress.interrupted(text)
 
 
 def run_and_judge(
-    experiment: Experiment,
-    progress: Progress,
-    baseline: Baseline,
-    settings: GateSettings,
-    path: Path,
-    run: Run = run_apart,
+    experiment: Experiment, progress: Progress, baseline: Baseline, settings: GateSettings, path: Path
 ) -> tuple[Results, GateResult]:
     """Run an experiment, unless a loop hangs, and its doubtful trials once more; return its results and the judgement.
 
@@ -174,24 +150,24 @@ def run_and_judge(
     matched = match_arms(experiment.manifest, baseline)
     able = [arm for old, arm in matched.items() if arm is not None and not hung_before(baseline.arms[old])]
     try:
-        if stopped := run(experiment, _Watching(progress, able)):
+        if stopped := run_apart(experiment, _Watching(progress, able)):
             progress.noted(f"stopped early: {stopped}")
     except _Hangs:
         progress.noted("a loop hangs, so the run ends")
     results = read_run(experiment.folder)
-    again = run_doubtful_again(experiment, results, baseline, run) if _is_scripted(experiment.config) else ()
+    again = run_doubtful_again(experiment, results, baseline) if _is_scripted(experiment.config) else ()
     judged = judge(results, baseline, settings=settings, path=path, again=again)
     recordings, config = experiment.trial_models.recordings, experiment.config
     record: tuple[str, ...] = ()
-    if recordings is not None and recordings.first_miss and (command := recording_command(config)):
+    if recordings is not None and recordings.first_miss:
         loops = () if list(config.loops) == list(baseline.config["loops"]) else config.loops
         typed = [word for loop in loops for word in ("--loop", loop)]
         typed += ["-s", f"cassette={config.cassette}", *(["-s", f"base_url={config.base_url}"] if config.base_url else [])]
-        record = (command, shlex.join(["whichloop", "gate", "--baseline", str(path), *typed]))
+        record = (recording_command(config), shlex.join(["whichloop", "gate", "--baseline", str(path), *typed]))
     return results, replace(judged, unrun=unrun_lines(experiment, baseline.lines), record=record)
 
 
-def run_doubtful_again(experiment: Experiment, results: Results, baseline: Baseline, run: Run = run_apart) -> Sequence[Record]:
+def run_doubtful_again(experiment: Experiment, results: Results, baseline: Baseline) -> Sequence[Record]:
     """Run the trials once more that chance may have made what they are, of the scripted model, and return what they gave."""
     keys = doubtful_trials(results, baseline)
     if not keys:
@@ -199,5 +175,5 @@ def run_doubtful_again(experiment: Experiment, results: Results, baseline: Basel
     with tempfile.TemporaryDirectory() as folder:
         write_manifest(Path(folder), experiment.manifest)
         past = RunState({record.key: record for record in results.records if record.key not in keys})
-        run(replace(experiment, folder=Path(folder), past=past, lines=None), Unwatched())
+        run_apart(replace(experiment, folder=Path(folder), past=past, lines=None), Unwatched())
         return read_records(Path(folder))

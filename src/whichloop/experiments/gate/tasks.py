@@ -78,25 +78,20 @@ def _changes(folder: Path, traces: Traces, limit: int | None, side: Sides, *, pa
         was = sum(known) / len(known)
         now = sum(stored_value(record, PRIMARY) or 0.0 for record in records) / len(records)
         became: Became = "other" if was == now else "worse" if now < was else "better"
-        sign = -1.0 if became == "better" else 1.0
-        if paired:
-            trials = [
-                (sign * ((stored_value(record, PRIMARY) or 0.0) - old), record.repeat, record)
-                for record in records
-                if (old := line.values(PRIMARY)[record.repeat]) is not None
-                and (old, line.stop[record.repeat]) != (stored_value(record, PRIMARY), record.stop)
-            ]
-        elif became == "other" and set(line.stop) == {record.stop for record in records}:
-            trials = []
-        else:
-            trials = [(sign * (stored_value(record, PRIMARY) or 0.0), record.repeat, record) for record in records]
+        sign, values = -1.0 if became == "better" else 1.0, line.values(PRIMARY)
+        best = max(range(len(values)), key=lambda k: (values[k] is not None, sign * (values[k] or 0.0)))
+        trials = []
+        for record in records:
+            counterpart = record.repeat if paired else best
+            old, new = values[counterpart], stored_value(record, PRIMARY)
+            differs = became != "other" or set(line.stop) != {each.stop for each in records}
+            if paired:
+                differs = old is not None and (old, line.stop[counterpart]) != (new, record.stop)
+            if differs:
+                trials.append((sign * ((new or 0.0) - (old or 0.0)), record.repeat, record, counterpart))
         if not trials:
             continue
-        record = min(trials, key=lambda trial: trial[:2])[2]
-        counterpart = record.repeat
-        if not paired:
-            values = line.values(PRIMARY)
-            counterpart = max(range(len(values)), key=lambda k: (values[k] is not None, sign * (values[k] or 0.0)))
+        _, _, record, counterpart = min(trials, key=lambda trial: trial[:2])
         loss = _loss(traces, record, line, counterpart, limit) if became == "worse" else None
         yield TaskChange(
             side.arm,

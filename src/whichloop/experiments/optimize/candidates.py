@@ -193,37 +193,19 @@ def read_end(folder: Path) -> SearchEnd | None:
         raise error if isinstance(error, RunError) else RunError(f"{path}: {error}") from None
 
 
-@dataclass(frozen=True, slots=True)
-class TriedProgram:
-    """A program that counts as tried."""
-
-    candidate: Candidate
-    spent: SearchCost
-    """Its rollouts, those for its dev scores beyond the budget among them."""
-    is_kept: bool
-    tasks: Mapping[str, int]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON. Of each split: the sum of scores, and the tasks that they are of, of how many in all."""
-        spent, data = plain(self.spent), {"program": self.candidate.number, "digest": self.candidate.digest, "kept": self.is_kept}
-        for split, scores in (("dev", self.candidate.dev), ("train", self.candidate.train)):
-            solved = round(sum(scores.values()), 6)
-            data |= {f"{split}_solved": solved, f"{split}_scored": len(scores), f"{split}_tasks": self.tasks[split]}
-        return {**data, "rollouts": spent.pop("trials"), **spent}
-
-
-def tried_programs(folder: Path, end: SearchEnd, tasks: Mapping[str, int]) -> Iterator[TriedProgram]:
+def tried_programs(folder: Path, end: SearchEnd, train_tasks: int) -> Iterator[tuple[Candidate, SearchCost]]:
     """Yield the programs that count as tried: the first, the kept one, and those that were scored on a dev task or all train tasks,
-    or have instructions of their own. Others are steps within an optimizer. Raises RunError for a damaged log.
+    or have instructions of their own; others are steps within an optimizer. Each with its rollouts, those for its dev scores beyond
+    the budget among them. Raises RunError for a damaged log.
     """
     spent: dict[str, SearchCost] = defaultdict(SearchCost)
     for where, line in read_log(folder / ROLLOUTS):
         spent[line["key"][0]] += read_as(SearchCost, line["spent"], where)
     seen = set[tuple[str, ...]]()
     for each in end.candidates:
-        texts, is_kept = tuple(prompt.instructions for prompt in each.program.values()), each.number == end.chosen
-        if is_kept or each.dev or len(each.train) == tasks["train"] or texts not in seen:
-            yield TriedProgram(each, spent[each.digest], is_kept, tasks)
+        texts = tuple(prompt.instructions for prompt in each.program.values())
+        if each.number == end.chosen or each.dev or len(each.train) == train_tasks or texts not in seen:
+            yield each, spent[each.digest]
         seen.add(texts)
 
 

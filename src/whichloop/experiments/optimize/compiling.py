@@ -135,7 +135,6 @@ class LoopUnderTest(LoopProgram):
 
     @classmethod
     def of(cls, student: LoopProgram) -> Self:
-        """Return a copy of the student."""
         student_copy: Self = student.deepcopy()
         student_copy.__class__ = cls
         student_copy._compiled = False  # DSPy takes a compiled program for frozen

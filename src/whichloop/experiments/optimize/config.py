@@ -142,16 +142,12 @@ SplitName = Literal["train", "dev", "test"]
 
 
 class OptimizerEntry(ManifestPart):
-    """The optimizer and its options."""
-
     spec: str
     name: str
     options: dict[str, Any]
 
 
 class DesignEntry(ManifestPart):
-    """A design and its digests."""
-
     design: str
     folder: Annotated[str, Field(pattern=r"^designs/\d+-[^/]+$")]
     loop: str
@@ -174,8 +170,6 @@ class SplitOpening(ManifestPart):
 
 
 class SplitEntry(ManifestPart):
-    """A split of the suite."""
-
     tasks: Count
     digest: str
     opened: SplitOpening | None = None

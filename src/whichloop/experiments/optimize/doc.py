@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 
 from whichloop.experiments.compare.doc import basis, cost_cell
@@ -18,8 +18,8 @@ from whichloop.runs.config import budget_text
 from whichloop.text.doc import UNKNOWN, Block, Cell, Doc, Lines, Style, Table, lines_of
 from whichloop.text.numbers import hundredths, interval_of, p_value, signed_interval
 
-from .candidates import TriedProgram
-from .program_text import HEAD, NamedProgram, program_diff
+from .candidates import Candidate
+from .program_text import HEAD, program_diff
 from .result import DesignResult, OptimizationResult
 
 STYLES: dict[str, Style] = {"better": "good", "worse": "bad"}
@@ -141,29 +141,28 @@ def programs_table(result: OptimizationResult) -> Table:
     """Return a row for each program that a search tried; no rows while none is done."""
     columns = ("design", "program", "kept", "solved on dev", "solved on train", "rollouts", "LM calls", "what is new in it")
     rows = []
-    for design, tried in ((each, tried) for each in result.designs for tried in each.tried):
-        scores = (_score(tried.candidate.dev, tried.tasks["dev"]), _score(tried.candidate.train, tried.tasks["train"]))
-        spent, kept = (f"{tried.spent.trials:,}", f"{tried.spent.calls:,}"), "kept" if tried.is_kept else ""
-        rows.append((design.design, str(tried.candidate.number), kept, *scores, *spent, _news(design, tried)))
+    for design in result.designs:
+        for (candidate, _), row in zip(design.tried, design.programs, strict=True):
+            scores = (
+                f"{row[f'{split}_solved']:g} of {row[f'{split}_scored']} ({row[f'{split}_tasks']} in all)"
+                if row[f"{split}_scored"]
+                else UNKNOWN
+                for split in ("dev", "train")
+            )
+            spent, kept = (f"{row['rollouts']:,}", f"{row['calls']:,}"), "kept" if row["kept"] else ""
+            # What it has that the design's own program has not.
+            new = [line[1:].strip() for line in _diff(design, candidate)[2:] if line.startswith("+") and HEAD not in line]
+            news = one_line(" ".join(filter(None, new)))[:MAX_SHOWN]
+            rows.append((design.design, str(candidate.number), kept, *scores, *spent, news))
     return Table("Programs that each search tried, with the tasks that each ran", columns, tuple(rows), detail=True)
-
-
-def _score(scores: Mapping[str, float], tasks: int) -> str:
-    return f"{round(sum(scores.values()), 6):g} of {len(scores)} ({tasks} in all)" if scores else UNKNOWN
-
-
-def _news(design: DesignResult, program: TriedProgram) -> str:
-    """Return what a program has that the design's own one has not."""
-    added = [line[1:].strip() for line in _diff(design, program)[2:] if line.startswith("+") and HEAD not in line]
-    return one_line(" ".join(filter(None, added)))[:MAX_SHOWN]
 
 
 def kept_diff(design: DesignResult) -> tuple[str, ...]:
     """Return how the prompts that a search kept differ from the old ones, without secrets; nothing where they do not."""
-    return next((_diff(design, program) for program in design.tried if program.is_kept), ())
+    kept = (each for each, _ in design.tried if design.ended is not None and each.number == design.ended.chosen)
+    return next((_diff(design, candidate) for candidate in kept), ())
 
 
-def _diff(design: DesignResult, program: TriedProgram) -> tuple[str, ...]:
-    old = NamedProgram("old prompts", design.tried[0].candidate.program)
-    new = NamedProgram(f"program {program.candidate.number}", program.candidate.program)
-    return tuple(map(redact, program_diff(old, new)))
+def _diff(design: DesignResult, candidate: Candidate) -> tuple[str, ...]:
+    old, names = design.tried[0][0].program, ("old prompts", f"program {candidate.number}")
+    return tuple(map(redact, program_diff(old, candidate.program, names)))

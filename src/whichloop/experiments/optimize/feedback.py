@@ -20,19 +20,19 @@ from whichloop.protocol.redact import redact
 
 MAX_CHARS, MAX_SENTENCE_CHARS, MAX_SENTENCES = 400, 1000, 24
 """Characters of a value or a quoted text, and of a sentence; sentences."""
-ALL_WELL = "Everything went as planned."
 
 
 def feedback(record: Record, trace: Trace | None, task: Task) -> str:
     """Return at most `MAX_SENTENCES` sentences about one trial, without receipts and secrets. Never raises.
 
-    The calls are compared with the plan only if the trial failed, because other ways to a right answer are right.
+    The calls are compared with the plan only if the trial failed, because other ways to a right answer are right; of a trial that
+    was solved nothing says that it went as planned, since errors may cancel.
     """
     if record.status != "scored":
         return _bounded(f"The trial could not be scored: {_quoted(record.reason)}.", MAX_SENTENCE_CHARS)
     unique = dict.fromkeys(_bounded(text, MAX_SENTENCE_CHARS) for text in _sentences(record, trace, task))
     shown = [*unique][:MAX_SENTENCES] + ([f"({len(unique) - MAX_SENTENCES} more.)"] if len(unique) > MAX_SENTENCES else [])
-    return "\n".join(shown) or (ALL_WELL if record.is_solved else f"The score was {record.accuracy:g} of 1.")
+    return "\n".join(shown) or f"The score was {record.accuracy:g} of 1."
 
 
 def _sentences(record: Record, trace: Trace | None, task: Task) -> Iterator[str]:
@@ -70,8 +70,6 @@ def _beside(what: str, value: Any, expected: Any) -> str:
 
 @dataclass(slots=True)
 class _Call:
-    """A call in the trial."""
-
     tool: str
     arguments: Mapping[str, Any]
     failed: bool

@@ -58,10 +58,6 @@ def _mipro(options: Options, workshop: Workshop) -> Options:
     return {"num_trials": trials, **options, "auto": None, "num_candidates": candidates}
 
 
-def _simba(options: Options, workshop: Workshop) -> Options:
-    return {**options, "bsize": min(options["bsize"], len(workshop.train))}
-
-
 BUILT_IN: Mapping[str, BuiltIn] = {
     "BootstrapFewShot": BuiltIn("Steps of rollouts that went well as demonstrations, train tasks as examples.", only_collects=True),
     "BootstrapFewShotWithRandomSearch": BuiltIn(
@@ -75,7 +71,7 @@ BUILT_IN: Mapping[str, BuiltIn] = {
         "Demonstrations and advice from train tasks whose rollouts differ most.",
         {"bsize": 8, "num_candidates": 4, "max_steps": 4},
         metric=judge,
-        sized=_simba,
+        sized=lambda options, workshop: {**options, "bsize": min(options["bsize"], len(workshop.train))},
     ),
 }  # fmt: skip
 

@@ -145,7 +145,6 @@ def _designs(folder: Path, arms: Sequence[Arm]) -> tuple[DesignSearch, ...]:
 
 
 def search_config(config: OptimizeConfig) -> CompareConfig:
-    """Return the comparison settings for the rollouts."""
     return config.compare.model_copy(update={"budget": config.search.budget, "concurrency": config.threads})
 
 

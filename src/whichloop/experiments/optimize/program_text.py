@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,47 +14,32 @@ from whichloop.protocol.values import one_line
 from whichloop.protocol.wire import CONVERSATION, in_own_format
 from whichloop.runs.registry import make_loop
 
-from .candidates import program_json
-
 HEAD = "── "
 """How the heading of a part of a program begins."""
 BOOTSTRAPPED = "augmented"
 """The field with which DSPy marks a demonstration from a run of the program."""
 
 
-@dataclass(frozen=True, slots=True)
-class NamedProgram:
-    """A program and its origin."""
-
-    name: str
-    predictors: Program
-    """The predictors; those of a file have no known fields."""
-    about: Mapping[str, Any] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON. Raises ValueError for numbers that JSON does not have."""
-        digest = program_digest(self.predictors)
-        return {"program": self.name, "digest": digest, "about": dict(self.about), "predictors": program_json(self.predictors)}
-
-
-def program_named(text: str) -> NamedProgram:
-    """Return the program of a file, or that of a loop `name`, `name(option=value)` or `name@FILE`.
+def program_named(text: str) -> tuple[Program, Mapping[str, Any]]:
+    """Return the program of a file, whose predictors have no known fields, and what the file says of it; or that of a loop `name`,
+    `name(option=value)` or `name@FILE`, of which nothing is said.
 
     Raises ValueError for anything else, and OSError.
     """
+    about: Mapping[str, Any] = {}
     if (text.endswith(".json") and "@" not in text) or Path(text).is_file():
         saved = read_program(text)
-        program = NamedProgram(text, saved.program, saved.about)
+        program, about = saved.program, saved.about
     else:
         loop = make_loop(parse_spec(text))
         if not isinstance(loop, Optimizable):
             raise ValueError(f"loop {text}: it has no program: no predictors and with_predictors")
-        program = NamedProgram(text, loop.predictors)
+        program = dict(loop.predictors)
     try:
-        program_digest(program.predictors)
+        program_digest(program)
     except ValueError as error:
         raise ValueError(f"{text}: {error}") from None
-    return program
+    return program, about
 
 
 def program_lines(program: Program) -> Iterator[str]:
@@ -84,7 +68,6 @@ def _parts(demo: Demo) -> Iterator[tuple[str, str]]:
 # --- two programs ---
 
 
-def program_diff(a: NamedProgram, b: NamedProgram) -> tuple[str, ...]:
-    """Return how b differs from a, as `diff -u` does; nothing where it does not."""
-    old, new = ([*program_lines(each.predictors)] for each in (a, b))
-    return tuple(difflib.unified_diff(old, new, a.name, b.name, lineterm=""))
+def program_diff(a: Program, b: Program, names: tuple[str, str]) -> tuple[str, ...]:
+    """Return how b differs from a, as `diff -u` does; nothing where it does not. `names`: what the two are called."""
+    return tuple(difflib.unified_diff([*program_lines(a)], [*program_lines(b)], *names, lineterm=""))

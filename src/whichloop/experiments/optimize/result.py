@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,7 +17,7 @@ from whichloop.protocol.values import counted
 from whichloop.runs.folders import TEST
 from whichloop.runs.store.files import MANIFEST, RunError
 
-from .candidates import PROGRAM, ROLLOUTS, SearchEnd, TriedProgram, log_digest, plain, read_end, read_log, tried_programs
+from .candidates import PROGRAM, ROLLOUTS, Candidate, SearchCost, SearchEnd, log_digest, plain, read_end, read_log, tried_programs
 from .config import AGAIN, OptimizationManifest, read_optimization_manifest
 from .program_text import program_named
 
@@ -33,8 +33,10 @@ class DesignResult:
     folder: Path
     initial_digest: str
     ended: SearchEnd | None
-    tried: tuple[TriedProgram, ...] = ()
-    """The programs that its search tried, its own first; empty while it is not done."""
+    tasks: Mapping[str, int] = field(default_factory=dict)
+    """Split → number of its tasks."""
+    tried: tuple[tuple[Candidate, SearchCost], ...] = ()
+    """The programs that its search tried, its own first, each with its cost; empty while it is not done."""
     dev: DevGain | None = None
     gain: Gain | None = None
     """The gain on the locked tasks; None if these were not opened."""
@@ -48,12 +50,10 @@ class DesignResult:
 
     @property
     def status(self) -> str:
-        """The status: finished, budget, failed, or not ended."""
         return "not ended" if self.ended is None else self.ended.status
 
     @property
     def program(self) -> Path | None:
-        """The file of the optimized program."""
         return None if self.ended is None else self.folder / PROGRAM
 
     @property
@@ -76,6 +76,20 @@ class DesignResult:
         """The gain on dev minus the gain on test."""
         return None if self.dev is None or self.gain is None else self.dev.optimism(self.gain)
 
+    @property
+    def programs(self) -> list[dict[str, Any]]:
+        """The programs tried, as JSON. Of each split: the sum of scores, and the tasks that they are of, of how many in all."""
+        rows = []
+        for candidate, cost in self.tried:
+            kept = self.ended is not None and candidate.number == self.ended.chosen
+            row: dict[str, Any] = {"program": candidate.number, "digest": candidate.digest, "kept": kept}
+            for split, scores in (("dev", candidate.dev), ("train", candidate.train)):
+                solved = round(sum(scores.values()), 6)
+                row |= {f"{split}_solved": solved, f"{split}_scored": len(scores), f"{split}_tasks": self.tasks[split]}
+            spent = plain(cost)
+            rows.append({**row, "rollouts": spent.pop("trials"), **spent})
+        return rows
+
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON, with None for unknown values."""
         end: dict[str, Any] = {"reason": "", "warnings": []} if self.ended is None else plain(self.ended)
@@ -93,7 +107,7 @@ class DesignResult:
             "test": self.gain and self.gain.to_json(),
             "optimism": self.optimism and self.optimism.value,
             **{name: interval_json(value) for name, value in intervals.items()},
-            "programs": [program.to_json() for program in self.tried],
+            "programs": self.programs,
             "cost": {name: end.get(name) for name in ("search", "proposals", "evaluation")} | used,
         }
 
@@ -205,7 +219,8 @@ def _searched(design: DesignResult, tasks: Mapping[str, int], alpha: float) -> D
     log = read_log(design.folder / ROLLOUTS)
     clusters = {line["key"][1]: str(line["record"].get("cluster", "")) for _, line in log}
     dev = dev_gain(design.ended.before, design.ended.after, clusters, alpha)
-    return replace(design, tried=tuple(tried_programs(design.folder, design.ended, tasks)), dev=dev)
+    tried = tuple(tried_programs(design.folder, design.ended, tasks["train"]))
+    return replace(design, tasks=tasks, tried=tried, dev=dev)
 
 
 def _tested(design: DesignResult, arms: Arms, gain: Gain, test: Results, again: Results | None) -> DesignResult:
@@ -239,7 +254,7 @@ def check_program(folder: Path, tested: str) -> None:
     """Raise RunError unless the file of a design holds the program that is tested. `tested`: its digest."""
     path = folder / PROGRAM
     try:
-        program = program_named(str(path)).predictors
+        program, _ = program_named(str(path))
     except ValueError as error:  # which names the file
         raise RunError(str(error)) from None
     if program_digest(program) != tested:

@@ -348,14 +348,6 @@ def _logged(path: Path) -> dict[Key, Rollout]:
     return rollouts
 
 
-@dataclass(frozen=True, slots=True)
-class _Proposal:
-    """A line of the log."""
-
-    request: str
-    reply: Reply
-
-
 class Proposals(StreamsWhole, WrappedModel):
     """A model that answers from the log, and otherwise from the wrapped model; the n-th repetition of a request gets the n-th
     reply."""
@@ -373,8 +365,7 @@ class Proposals(StreamsWhole, WrappedModel):
         self._lock = Lock()
         self._logged: dict[str, deque[Reply]] = defaultdict(deque)
         for where, line in read_log(log):
-            proposal = read_as(_Proposal, line, where)
-            self._logged[proposal.request].append(proposal.reply)
+            self._logged[str(line.get("request"))].append(read_as(Reply, line.get("reply"), where))
         self._log = JsonLinesLog(log)
 
     def close(self) -> None:
@@ -418,7 +409,7 @@ class Proposals(StreamsWhole, WrappedModel):
             raise RunStopped(f"the model that proposes failed ({error.kind}): {error_text(error)}") from None
         reply = replace(reply, text=redact(reply.text), usage=reply.usage or estimate_usage(estimate_input(request), reply))
         try:
-            self._log.append(plain(_Proposal(name, reply)))
+            self._log.append({"request": name, "reply": plain(reply)})
         except RunError as error:  # a full disk is not a failure of the optimizer
             raise RunStopped(str(error)) from None
         return reply

@@ -219,7 +219,6 @@ def _example(task: Task) -> object:
 
 
 def _warnings(rollouts: Rollouts, proposals: Proposals) -> Iterator[str]:
-    """Yield the warnings of a search."""
     if rollouts.errored:
         yield f"rollouts that errored, and count 0 for the optimizer: {rollouts.errored}, the last with {rollouts.last_failure}"
     texts = {tuple(prompt.instructions for prompt in each.program.values()) for each in rollouts.candidates.values()}

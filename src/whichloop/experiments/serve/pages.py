@@ -98,7 +98,6 @@ class SuiteTrials:
         )
 
     def close(self) -> None:
-        """Close all environments."""
         for key in list(self._trials):
             self._drop(key)
 
@@ -119,7 +118,7 @@ class SuiteTrials:
         repeat, _, label = rest.partition(",")
         if task not in self._tasks or (rest and not (repeat.isascii() and repeat.isdigit() and int(repeat[:8]) <= MAX_REPEAT)):
             raise LookupError(f"No trial '{name[:200]}': say TASK, TASK,REPEAT or TASK,REPEAT,LABEL; GET /tasks lists the tasks.")
-        return TrialKey(task, int(repeat[:8] or 0), label)
+        return task, int(repeat[:8] or 0), label
 
     def _conversation(self, request: Request) -> TrialKey:
         """Return the trial of a request without a trial name, found by the call ids in its conversation.
@@ -131,13 +130,13 @@ class SuiteTrials:
         ids = [call_id for message in request.messages for call_id in (message.call_id, *(call.id for call in message.calls))]
         numbers = [match[1] for call_id in ids if (match := _CONVERSATION.match(call_id))]
         if numbers:
-            return TrialKey(task, 0, f"~{numbers[-1]}")
+            return task, 0, f"~{numbers[-1]}"
         latest = self._latest.get(task)
         trial = None if latest is None else self._trials.get(latest)
         has_begun = any(message.role in ("assistant", "tool") for message in request.messages)
         if latest is not None and trial is not None and (has_begun or (trial.model_calls and not trial.replies)):
             return latest
-        key = self._latest[task] = TrialKey(task, 0, f"~{next(self._numbers)}")
+        key = self._latest[task] = (task, 0, f"~{next(self._numbers)}")
         return key
 
     def _task_of(self, request: Request) -> Task:
@@ -154,7 +153,7 @@ class SuiteTrials:
             self._trials.move_to_end(key)
             return trial
         self._drop(key)
-        task = self._tasks[key.task]
+        task = self._tasks[key[0]]
         if task.quarantined or task.plan is None:
             reason = task.quarantined or task.no_plan or "the suite gives no plan"
             raise LookupError(f"Task '{task.id}' cannot be asked of a scripted model: {reason}")

@@ -176,20 +176,18 @@ def same_result(a: object, b: object) -> bool:
 logger = logger_of(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class TrialKey:
-    """The name of a trial."""
-
-    task: str
-    repeat: int = 0
-    label: str = ""
+TrialKey = tuple[str, int, str]
+"""Task, repeat and label of a trial."""
 
 
-class SuiteTrial:
-    """A trial with its environment, model and counts; it is the listener of its own toolbox."""
+class SuiteTrial(WrappedModel):
+    """A trial with its environment and counts, and the listener of its own toolbox.
+
+    It is its scripted model, too, which accepts results of the program's own tools like those of the suite.
+    """
 
     def __init__(self, key: TrialKey, task: Task, suite: Suite, profile: Profile, seed: int) -> None:
-        self.key = key
+        _, self.repeat, self.label = key
         self.task = task
         self.suite = suite
         self.profile = profile
@@ -197,10 +195,10 @@ class SuiteTrial:
         self.tunnel = Tunnel()
         self.toolbox = MeteredToolbox(self.environment.tools, self, self.tunnel)
         self.truth: dict[str, Truth] = {}
-        script = script_of(task, self.truth, profile, seed, key.repeat, self.toolbox)
+        script = script_of(task, self.truth, profile, seed, self.repeat, self.toolbox)
+        super().__init__(Scripted(script, self.tunnel))
         self.own_tools = ForeignResults(self.tunnel)
-        model = _TrialModel(Scripted(script, self.tunnel), self)
-        self.served = ServedTrial(model, self.tunnel, {}, self.toolbox.names, self.recount)
+        self.served = ServedTrial(self, self.tunnel, {}, self.toolbox.names, self.recount)
         self.replayed: Mapping[str, Replayed] | None = None
         self.model_calls = self.replies = 0
         self.tool_calls = 0
@@ -220,6 +218,26 @@ class SuiteTrial:
             self.replayed = {digests[call.call_id]: call for call in calls}
         return self.replayed
 
+    async def complete(self, request: Request) -> Reply:
+        """Return the reply. Raises like the scripted model, and ProviderError for a plan that does not replay."""
+        replayed = await self.prepare()
+        signed_request = self.own_tools.with_receipts(request, replayed)
+        reply: Reply | None = None
+        failure: ModelError | None = None
+        try:
+            reply = await self.model.complete(signed_request)
+        except ModelError as error:
+            failure = error
+            raise
+        finally:
+            self.exchange(MeteredExchange(request, reply, failure, 0.0))
+        if self.label.startswith("~"):  # the ids name the conversation, because its program names no trial
+            begin = f"call_{self.label[1:]}_"
+            reply = replace(reply, calls=tuple(replace(call, id=begin + call.id.removeprefix("call_")) for call in reply.calls))
+        for call in reply.calls:
+            self.own_tools.calls.setdefault(call.id, []).append(call)
+        return reply
+
     def exchange(self, exchange: MeteredExchange) -> None:
         self.model_calls += 1
         self.replies += exchange.reply is not None
@@ -234,7 +252,6 @@ class SuiteTrial:
         return self.toolbox.listed()
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> Observation:
-        """Run one of the suite's tools."""
         return await self.toolbox.call(ToolCall(name, arguments))
 
     def tool_call(self, call: ToolCall, seen: Observation, fault: str | None) -> None:
@@ -253,13 +270,12 @@ class SuiteTrial:
         return self.score
 
     def report(self) -> dict[str, Json]:
-        """Return the state of the trial so far."""
         self.tunnel.settle()
         faults = self.tunnel.faults
         return {
-            "task": self.key.task,
-            "repeat": self.key.repeat,
-            "label": self.key.label,
+            "task": self.task.id,
+            "repeat": self.repeat,
+            "label": self.label,
             "profile": self.profile.name,
             "model_calls": self.model_calls,
             "tool_calls": self.tool_calls,
@@ -287,32 +303,3 @@ class SuiteTrial:
             self.environment.close()
         except Exception as error:  # the results of the trial stay valid
             logger.warning("%s: closing its environment failed: %s: %s", self.task.id, type(error).__name__, error_text(error))
-
-
-class _TrialModel(WrappedModel):
-    """The trial's scripted model, which accepts results of the program's own tools like those of the suite."""
-
-    def __init__(self, scripted: Scripted, trial: SuiteTrial) -> None:
-        super().__init__(scripted)
-        self.trial = trial
-
-    async def complete(self, request: Request) -> Reply:
-        """Return the reply. Raises like the scripted model, and ProviderError for a plan that does not replay."""
-        replayed = await self.trial.prepare()
-        own_tools = self.trial.own_tools
-        signed_request = own_tools.with_receipts(request, replayed)
-        reply: Reply | None = None
-        failure: ModelError | None = None
-        try:
-            reply = await self.model.complete(signed_request)
-        except ModelError as error:
-            failure = error
-            raise
-        finally:
-            self.trial.exchange(MeteredExchange(request, reply, failure, 0.0))
-        if self.trial.key.label.startswith("~"):  # the ids name the conversation, because its program names no trial
-            begin = f"call_{self.trial.key.label[1:]}_"
-            reply = replace(reply, calls=tuple(replace(call, id=begin + call.id.removeprefix("call_")) for call in reply.calls))
-        for call in reply.calls:
-            own_tools.calls.setdefault(call.id, []).append(call)
-        return reply

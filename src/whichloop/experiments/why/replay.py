@@ -9,12 +9,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from whichloop.experiments.compare.reopen import Reopened, SessionSettings, look_again
+from whichloop.experiments.compare.reopen import look_again
+from whichloop.experiments.compare.run import Experiment
 from whichloop.metrics.record import Record
 from whichloop.metrics.trace import Trace
 from whichloop.models.metering import Meter
 from whichloop.models.profiles import Profile, load_profile, make_profile
-from whichloop.runs.manifest import read_manifest, summary
+from whichloop.runs.manifest import manifest_changes, read_manifest, summary
 from whichloop.runs.permissions import Permissions
 from whichloop.runs.schedule import Trial
 from whichloop.runs.store.files import RunError
@@ -22,7 +23,7 @@ from whichloop.runs.trial.trial import FinishedTrial, TrialContext, run_trial, s
 from whichloop.runs.trial_models import TrialModels
 from whichloop.text.doc import Doc, Table
 
-ASKS_NOBODY = SessionSettings({"engine": "local", "mlflow": False})
+ASKS_NOBODY = {"engine": "local", "mlflow": False}
 """A replay goes to no cluster, and is logged nowhere."""
 NO_FAULTS = "none"
 """What stands for no fault where faults are named."""
@@ -84,7 +85,7 @@ class Replays:
 class ReplayableRun:
     """A run that has not changed since it began, so that its trials can be run as they were."""
 
-    again: Reopened
+    again: Experiment
 
     def trial(self, record: Record) -> ReplayableTrial:
         """Return a trial of it. Raises RunError for one that its manifest does not make, ValueError for one with a real model."""
@@ -106,9 +107,9 @@ def replayable_run(folder: Path, allow: Collection[str] = ()) -> ReplayableRun:
     """
     config = read_manifest(folder).config  # a replay uses neither server nor recordings, so that nobody types them again
     cassette = None if config.get("cassette") is None else Path(config["cassette"])
-    run = look_again(folder, Permissions(code=allow, base_url=config.get("base_url"), cassette=cassette), ASKS_NOBODY)
-    if run.changes:
-        raise RunError(f"{folder}: changed since this run began: {summary(run.changes)}; no trial of it can be run as it was")
+    run, today = look_again(folder, Permissions(code=allow, base_url=config.get("base_url"), cassette=cassette), ASKS_NOBODY)
+    if changes := manifest_changes(run.manifest, today):
+        raise RunError(f"{folder}: changed since this run began: {summary(changes)}; no trial of it can be run as it was")
     return ReplayableRun(run)
 
 

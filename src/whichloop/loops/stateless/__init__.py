@@ -18,9 +18,9 @@ Follow a run, from the top:
   `ToolExecution._execute_tools` (execution.py), and brings the state up to date, which is the next round's argument (state.py).
 """
 
-from whichloop._lazy import explained_module
+from whichloop._extras import needed_by
 
-with explained_module(__name__):
+with needed_by(__name__, is_module=True):
     from .agent import ManualAgentLoop as ManualAgentLoop
     from .execution import DSPyToolRegistryAdapter as DSPyToolRegistryAdapter
     from .execution import MultiToolRegistry as MultiToolRegistry

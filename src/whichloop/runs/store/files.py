@@ -52,15 +52,18 @@ PAGE = "report.html"
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file of a run directory, whole or not at all. Raises OSError."""
+    """Write a file, whole or not at all. Raises OSError."""
     scratch = path.with_name(f"{path.name}.part")
     with naming(path):
         scratch.unlink(missing_ok=True)  # a link itself is replaced, and its target stays as it is
-        with BufferedWriter(own_file(scratch, os.O_CREAT | os.O_EXCL)) as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        scratch.replace(path)
+        try:
+            with BufferedWriter(own_file(scratch, os.O_CREAT | os.O_EXCL)) as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            scratch.replace(path)
+        finally:
+            scratch.unlink(missing_ok=True)
 
 
 def read_manifest_json(folder: Path) -> dict[str, Any]:
