@@ -20,9 +20,7 @@ from whichloop.models.wires.base import (
     BadRequest,
     Refusal,
     Stamp,
-    StreamEvent,
     Wire,
-    WireFailure,
     WireRequest,
     with_client_names,
     with_suite_names,
@@ -168,21 +166,21 @@ def json_answer(data: object, status: int = 200, headers: Mapping[str, str] | No
     return WireAnswer((body,), {**(headers or {}), **JSON, "Content-Length": str(len(body))}, status=status)
 
 
-def refused(wire: Wire, failure: WireFailure) -> WireAnswer:
+def refused(wire: Wire, failure: Refusal) -> WireAnswer:
     """Return a failure in the vendor's form."""
     answer = wire.failure(failure)
     return json_answer(answer.body, answer.status, answer.headers)
 
 
-def failure_of(error: ModelError) -> WireFailure:
+def failure_of(error: ModelError) -> Refusal:
     """Return a model's failure as OpenAI has it."""
     message = str(error)
     if isinstance(error, ContextOverflow):
-        return WireFailure(400, message, "messages", "context_length_exceeded")
+        return Refusal(400, message, "messages", "context_length_exceeded")
     kind = error.kind if isinstance(error, ProviderError) else "server"
     if isinstance(error, ProviderError) and kind == "rate_limit":
         wait_s = RETRY_AFTER_S if error.retry_after_s is None else error.retry_after_s
-        return WireFailure(429, message, code="rate_limit_exceeded", wait_s=wait_s)
+        return Refusal(429, message, code="rate_limit_exceeded", wait_s=wait_s)
     status, param, code = {
         "refused": (400, "tool_choice", "unsupported_parameter"),
         "bad_request": (400, None, None),
@@ -190,7 +188,7 @@ def failure_of(error: ModelError) -> WireFailure:
         "timeout": (504, None, "timeout"),
         "overloaded": (503, None, None),
     }.get(kind, (500, None, None))
-    return WireFailure(status, message, param, code)
+    return Refusal(status, message, param, code)
 
 
 class Chat:
@@ -263,8 +261,7 @@ class Chat:
             half = half[: len(half) // 2]
             if not request.stream:
                 return WireAnswer((half,), {**JSON, "Content-Length": str(len(half))})
-            first_event = next(wire.events(request, _BROKEN_OFF, stamp))
-            return _stream(request, iter([first_event._replace(data=half)]), wire.stream_end)
+            return _stream(request, iter([half]), wire.stream_end)
         if struck == "provider.interrupted" and request.stream:
             return _stream(request, wire.failed_events(request, _BROKEN_OFF, failure, stamp), b"")
         if isinstance(error, ProviderError) and error.kind == "connection":
@@ -281,15 +278,16 @@ def whole(wire: Wire, request: WireRequest, stamp: Stamp, reply: Reply) -> WireA
     return _stream(request, wire.events(request, reply, stamp), wire.stream_end)
 
 
-def _stream(request: WireRequest, events: Iterator[StreamEvent], end: bytes) -> WireAnswer:
+def _stream(request: WireRequest, events: Iterator[dict[str, Any] | bytes], end: bytes) -> WireAnswer:
     """Write events as they are sent (html.spec.whatwg.org, "Server-sent events"), or as one list of them."""
     pieces = []
     for place, event in enumerate(events):
-        data = event.data if isinstance(event.data, bytes) else json_bytes(event.data)
+        data = event if isinstance(event, bytes) else json_bytes(event)
         if request.listed:
             pieces.append((b",\r\n" if place else b"[") + data)
         else:
-            pieces.append((f"event: {event.name}\n".encode() if event.name else b"") + b"data: " + data + b"\n\n")
+            name = "" if isinstance(event, bytes) else event.get("type", "")
+            pieces.append((f"event: {name}\n".encode() if name else b"") + b"data: " + data + b"\n\n")
     pieces.append(b"]" if request.listed else end)
     return WireAnswer(tuple(filter(None, pieces)), JSON if request.listed else SSE)
 

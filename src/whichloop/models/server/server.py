@@ -125,18 +125,18 @@ class Server:
         try:
             return await _sent(await self._answer(request, wire, trial, path), request)
         except Refusal as error:
-            failure = error.failure
+            failure = error
         except web.HTTPRequestEntityTooLarge:
-            failure = Refusal(413, f"The body is larger than {MAX_BODY_BYTES} bytes.", code="request_too_large").failure
+            failure = Refusal(413, f"The body is larger than {MAX_BODY_BYTES} bytes.", code="request_too_large")
         except web.RequestPayloadError:
-            failure = BadRequest("The body could not be read as its headers say.").failure
+            failure = BadRequest("The body could not be read as its headers say.")
         except ConnectionError:  # the client has gone
             raise
         except Exception:  # a bug of ours must not leave a client without an answer in its own format
             logger.exception("a request failed")
-            return await _sent(refused(wire, Refusal(500, "The server had an error.").failure), request)
+            return await _sent(refused(wire, Refusal(500, "The server had an error.")), request)
         shown = request.raw_path.partition("?")[0][:MAX_SHOWN]
-        logger.info("refused %s %s: %d: %s", request.method, shown, failure.status, failure.message)
+        logger.info("refused %s %s: %d: %s", request.method, shown, failure.status, failure)
         return await _sent(refused(wire, failure), request)
 
     async def _answer(self, request: web.Request, wire: Wire, trial: str | None, path: Path) -> WireAnswer:
@@ -148,12 +148,12 @@ class Server:
         page = wire.page(path)
         own = OwnRequest(request.method, path if trial is None else ("t", trial, *path))
         if page is not None:
-            own.require(page.method)
-            if page.kind == "models":
-                return self._models(wire, page.model)
+            own.require("GET" if page == "models" else "POST")
+            if page == "models":
+                return json_answer(wire.models(tuple(self.trials.models()), self._chats.started))
             body = read_json(await _body(request))
             read = wire.read(Incoming(body, path, request.query, request.headers, self._chats.recall))
-            if page.kind == "count":
+            if page == "count":
                 return json_answer(wire.count(estimate_input(read.request)))
             with _none_there():
                 served = self.trials.find(trial, read)
@@ -168,14 +168,6 @@ class Server:
                 body = read_json(await _body(request)) if request.method == "POST" else None
                 return json_answer(await self.more(OwnRequest(own.method, own.path, body)))
         raise Refusal(404, f"No page {request.method} {request.raw_path.partition('?')[0][:MAX_SHOWN]}", code="unknown_url")
-
-    def _models(self, wire: Wire, model: str | None) -> WireAnswer:
-        models, created = self.trials.models(), self._chats.started
-        if model is None:
-            return json_answer(wire.models(tuple(models), created))
-        if model not in models:
-            raise Refusal(404, f"The model '{model[:MAX_SHOWN]}' does not exist.", "model", "model_not_found")
-        return json_answer(wire.model(model, created))
 
     def _mcp(self) -> Any:
         """Return the pages of MCP, which load its SDK. Raises Refusal if the SDK is not installed."""

@@ -73,50 +73,21 @@ class Stamp:
     """The stop sequence at which the reply ends; empty if it ends for another reason."""
 
 
-class StreamEvent(NamedTuple):
-    """One event of a stream."""
-
-    name: str
-    """Empty where the vendor's events have no name."""
-    data: Any
-
-
-class WirePage(NamedTuple):
-    """What a path stands for."""
-
-    kind: Literal["reply", "count", "models"]
-    method: Literal["GET", "POST"] = "POST"
-    model: str | None = None
-    """The one model that a page of models is about; None for the list of all."""
-
-
-@dataclass(frozen=True, slots=True)
-class WireFailure:
-    """Why a request gets no reply, in no vendor's form."""
-
-    status: int
-    """As OpenAI has it; 503 if the model is overloaded."""
-    message: str
-    param: str | None = None
-    """Path of the field at fault, such as `messages.2.content`."""
-    code: str | None = None
-    wait_s: float | None = None
-    """Seconds until another attempt may succeed."""
+Page = Literal["reply", "count", "models"]
+"""What a path stands for; the list of models is for GET, the others are for POST."""
 
 
 class Refusal(Exception):
-    """A request that gets an error."""
+    """Why a request gets no reply, in no vendor's form."""
 
     def __init__(
         self, status: int, message: str, param: str | None = None, code: str | None = None, wait_s: float | None = None
     ) -> None:
-        """The arguments are those of `WireFailure`."""
+        """`status`: as OpenAI has it, 503 if the model is overloaded. `param`: path of the field at fault, such as
+        `messages.2.content`. `wait_s`: seconds until another attempt may succeed.
+        """
         super().__init__(message)
-        self.failure = WireFailure(status, message, param, code, wait_s)
-
-    @property
-    def param(self) -> str | None:
-        return self.failure.param
+        self.status, self.param, self.code, self.wait_s = status, param, code, wait_s
 
 
 class BadRequest(Refusal):
@@ -127,7 +98,7 @@ class BadRequest(Refusal):
 
 
 class ErrorAnswer(NamedTuple):
-    """A failure in a vendor's form."""
+    """A refusal in a vendor's form."""
 
     status: int
     body: Any
@@ -146,7 +117,7 @@ class Wire(ABC):
         """Say whether a request is meant for this vendor's API, known page or not; `headers`: names in small letters."""
 
     @abstractmethod
-    def page(self, path: Path) -> WirePage | None:
+    def page(self, path: Path) -> Page | None:
         """Return what a path stands for; None for one that the API does not have."""
 
     @abstractmethod
@@ -158,24 +129,20 @@ class Wire(ABC):
         """Write the body of a whole reply."""
 
     @abstractmethod
-    def events(self, request: WireRequest, reply: Reply, stamp: Stamp) -> Iterator[StreamEvent]:
-        """Write the events of a streamed reply, without `stream_end`."""
+    def events(self, request: WireRequest, reply: Reply, stamp: Stamp) -> Iterator[dict[str, Any]]:
+        """Write the events of a streamed reply, without `stream_end`; an event's `type`, where it has one, is its name."""
 
     @abstractmethod
-    def failed_events(self, request: WireRequest, begun: Reply, failure: WireFailure, stamp: Stamp) -> Iterator[StreamEvent]:
+    def failed_events(self, request: WireRequest, begun: Reply, failure: Refusal, stamp: Stamp) -> Iterator[dict[str, Any]]:
         """Write the events of a stream that begins with `begun`, does not end it, and reports an error; nothing follows them."""
 
     @abstractmethod
-    def failure(self, failure: WireFailure) -> ErrorAnswer:
+    def failure(self, failure: Refusal) -> ErrorAnswer:
         """Write an error."""
 
-    @abstractmethod
     def models(self, names: Sequence[str], created: int) -> Any:
         """Write the list of models; `created`: seconds since 1970."""
-
-    @abstractmethod
-    def model(self, name: str, created: int) -> Any:
-        """Write one entry of that list."""
+        raise NotImplementedError(f"{self.name} has no such page")
 
     def count(self, tokens: int) -> Any:
         """Write the answer of a page of the kind `count`."""

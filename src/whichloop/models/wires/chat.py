@@ -15,7 +15,7 @@ from whichloop.models.scripted_calls import pieces
 from whichloop.protocol import Message, NativeCall, Reply, Request, Sampling, Usage
 
 from . import base
-from .base import BadRequest, Fields, Incoming, Path, Stamp, StreamEvent, WireFailure, WireRequest
+from .base import BadRequest, Fields, Incoming, Path, Refusal, Stamp, WireRequest
 from .openai import Function, Name, OpenAIBody, OpenAIWire, ReplyFormat, ToolChoice, tools_of
 
 # --- reading ---
@@ -115,11 +115,10 @@ class ChatWire(OpenAIWire):
     def is_addressed(self, path: Path, headers: Mapping[str, str]) -> bool:
         return True
 
-    def page(self, path: Path) -> base.WirePage | None:
-        if path == ("v1", "chat", "completions"):
-            return base.WirePage("reply")
-        named = "/".join(path[2:]) if len(path) > 2 else None
-        return base.WirePage("models", "GET", named) if path[:2] == ("v1", "models") else None
+    def page(self, path: Path) -> base.Page | None:
+        if path == ("v1", "models"):
+            return "models"
+        return "reply" if path == ("v1", "chat", "completions") else None
 
     def read(self, incoming: Incoming) -> WireRequest:
         body = base.read_body(_Body, incoming.body, _UNUSED)
@@ -155,12 +154,12 @@ class ChatWire(OpenAIWire):
         body = _head(request, stamp, "chat.completion") | {"choices": [choice]}
         return body if reply.usage is None else body | {"usage": _usage(reply.usage)}
 
-    def events(self, request: WireRequest, reply: Reply, stamp: Stamp) -> Iterator[StreamEvent]:
+    def events(self, request: WireRequest, reply: Reply, stamp: Stamp) -> Iterator[dict[str, Any]]:
         head = _head(request, stamp, "chat.completion.chunk") | ({"usage": None} if request.include_usage else {})
 
-        def chunk(delta: Mapping[str, object], finish: str | None = None) -> StreamEvent:
+        def chunk(delta: Mapping[str, object], finish: str | None = None) -> dict[str, Any]:
             choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
-            return StreamEvent("", head | {"choices": [choice]})
+            return head | {"choices": [choice]}
 
         yield chunk({"role": "assistant", "content": "" if reply.text or not reply.calls else None, "refusal": None})
         for piece in pieces(reply):
@@ -172,11 +171,11 @@ class ChatWire(OpenAIWire):
                 yield chunk({"content": piece.text})
         yield chunk({}, _finish(reply))
         if request.include_usage:
-            yield StreamEvent("", head | {"choices": [], "usage": None if reply.usage is None else _usage(reply.usage)})
+            yield head | {"choices": [], "usage": None if reply.usage is None else _usage(reply.usage)}
 
-    def failed_events(self, request: WireRequest, begun: Reply, failure: WireFailure, stamp: Stamp) -> Iterator[StreamEvent]:
+    def failed_events(self, request: WireRequest, begun: Reply, failure: Refusal, stamp: Stamp) -> Iterator[dict[str, Any]]:
         yield from islice(self.events(request, begun, stamp), 2)
-        yield StreamEvent("", self.failure(failure).body)  # OpenAI's client raises APIError for an event with the field `error`
+        yield self.failure(failure).body  # OpenAI's client raises APIError for an event with the field `error`
 
 
 def _head(request: WireRequest, stamp: Stamp, kind: str) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from whichloop.protocol.chat import FinishReason
 from whichloop.protocol.json_text import Json
 
 from . import base
-from .base import BadRequest, Fields, Incoming, Path, Stamp, StreamEvent, WireFailure, WireRequest
+from .base import BadRequest, Fields, Incoming, Path, Refusal, Stamp, WireRequest
 from .openai import Function, Name, OpenAIBody, OpenAIWire, ReplyFormat, ToolChoice, tools_of
 
 RESPONSE = "resp_"
@@ -92,7 +92,7 @@ def _items(body: _Body, recall: base.Recall) -> tuple[Sequence[Any], Sequence[An
     """Return the items of the answer that a request goes on from, and its own. Raises BadRequest."""
     previous: Sequence[Any] | None = ()
     if body.previous_response_id is not None:
-        previous = recall(body.previous_response_id) if body.previous_response_id.startswith(RESPONSE) else None
+        previous = recall(body.previous_response_id)
     if previous is None:
         where = "previous_response_id"
         raise BadRequest(f"{where}: no response has this id, or it is forgotten", where, "previous_response_not_found")
@@ -205,8 +205,8 @@ class ResponsesWire(OpenAIWire):
     def is_addressed(self, path: Path, headers: Mapping[str, str]) -> bool:
         return path[:2] == ("v1", "responses")
 
-    def page(self, path: Path) -> base.WirePage | None:
-        return base.WirePage("reply") if path == ("v1", "responses") else None
+    def page(self, path: Path) -> base.Page | None:
+        return "reply" if path == ("v1", "responses") else None
 
     def read(self, incoming: Incoming) -> WireRequest:
         body = base.read_body(_Body, incoming.body, _UNUSED)
@@ -239,12 +239,12 @@ class ResponsesWire(OpenAIWire):
         status = "completed" if reason is None else "incomplete"
         return _response(request, stamp, status) | {"output": _output(reply, stamp), "usage": usage} | ending
 
-    def events(self, request: WireRequest, reply: Reply, stamp: Stamp) -> Iterator[StreamEvent]:
+    def events(self, request: WireRequest, reply: Reply, stamp: Stamp) -> Iterator[dict[str, Any]]:
         return _numbered(self._events(request, reply, stamp))
 
-    def failed_events(self, request: WireRequest, begun: Reply, failure: WireFailure, stamp: Stamp) -> Iterator[StreamEvent]:
+    def failed_events(self, request: WireRequest, begun: Reply, failure: Refusal, stamp: Stamp) -> Iterator[dict[str, Any]]:
         """The last two came in a real stream (github.com/vercel/ai, `openai-error.1.chunks.txt`); the first makes clients raise."""
-        error = {"code": "server_error", "message": failure.message}
+        error = {"code": "server_error", "message": str(failure)}
         told = {"type": "error", "error": {"type": "server_error", **error, "param": None}}
         failed = {"type": "response.failed", "response": _response(request, stamp, "failed") | {"error": error}}
         return _numbered(chain(islice(self._events(request, begun, stamp), 5), (told, failed)))  # 5: up to the first piece of text
@@ -303,8 +303,8 @@ def _usage(usage: Usage) -> dict[str, Any]:
     }
 
 
-def _numbered(events: Iterable[dict[str, Any]]) -> Iterator[StreamEvent]:
-    return (StreamEvent(event["type"], event | {"sequence_number": number}) for number, event in enumerate(events))
+def _numbered(events: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    return (event | {"sequence_number": number} for number, event in enumerate(events))
 
 
 def _text_events(item: dict[str, Any], at: Mapping[str, Json]) -> Iterator[dict[str, Json]]:
