@@ -106,10 +106,8 @@ class _Behind(WrappedModel):
             self.failures[request.scope] = error
             raise
         finally:
-            kind = self.tunnel.struck(request)
-            if kind is not None:
-                self.struck[request.scope] = kind
-                self.tunnel.mark_struck(request, kind)
+            if request.scope in self.tunnel.struck:
+                self.struck[request.scope] = self.tunnel.struck[request.scope]
 
 
 class OverHttp:
@@ -176,7 +174,7 @@ class OverHttp:
             raise
         finally:
             if (kind := self._behind.struck.pop(request.scope, None)) is not None:
-                self._tunnel.mark_struck(request, kind)
+                self._tunnel.struck[request.scope] = kind
 
 
 def _counted(request: Request, reply: Reply) -> Reply:

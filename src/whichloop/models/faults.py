@@ -71,6 +71,8 @@ class Fault:
     believed: bool = False
     """Of an implicit failure: the model takes it for the result."""
     cured: bool = False
+    label: str = ""
+    """Of the instruction that it has planted in a result."""
 
     @property
     def family(self) -> str:
@@ -183,14 +185,14 @@ def spoiled_reply(kind: str, codec: Codec, move: Move | None, reply: Reply) -> t
     A fault spoils how a move is written, never what it says: the first form is taken that the format cannot read, or that still
     says the same; the usual one where it says something else in all forms.
     """
-    for form in _spoiled_forms(kind, reply):
+    for form in spoiled_forms(kind, reply):
         try:
             read = codec.parse(form)
         except WireError:
             return form, False
         if move is not None and _without_thought(read) == _without_thought(move):
             return form, form != reply
-    return spoil(kind, reply), False
+    return spoiled_forms(kind, reply)[0], False
 
 
 def _without_thought(move: Move) -> Move:
@@ -198,29 +200,19 @@ def _without_thought(move: Move) -> Move:
     return replace(move, thought="") if isinstance(move, Act | Answer) else move
 
 
-def spoil(kind: str, reply: Reply) -> Reply:
-    """Spoil a reply as a bad wire does in its usual way."""
-    return _spoiled_forms(kind, reply)[0]
-
-
-def _spoiled_forms(kind: str, reply: Reply) -> list[Reply]:
+def spoiled_forms(kind: str, reply: Reply) -> list[Reply]:
     """Return the ways in which a kind spoils a reply, the usual one first: one may show in a format in which another does not.
 
     The raw arguments of its calls are spoiled if it has any, else its text. Text beside calls is an aside: a design must not escape
     by having the model talk. A reply that is cut says so in its `finish_reason`; an empty one has ended of itself.
     """
     if kind == "wire.empty":
-        return [emptied(reply)]
+        return [replace(reply, text="", calls=(), finish_reason="stop")]
     spoiled = replace(reply, finish_reason="length" if kind == "wire.truncated" else reply.finish_reason)
     if not reply.calls:
         return [replace(spoiled, text=text) for text in _spoiled_texts(kind, reply.text)]
     calls = ([replace(call, arguments=text) for text in _spoiled_texts(kind, call.arguments)] for call in reply.calls)
     return [replace(spoiled, calls=together) for together in zip(*calls, strict=True)]
-
-
-def emptied(reply: Reply) -> Reply:
-    """Return a reply of which nothing is left."""
-    return replace(reply, text="", calls=(), finish_reason="stop")
 
 
 def _spoiled_texts(kind: str, text: str) -> list[str]:

@@ -8,7 +8,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import NamedTuple, Protocol, cast
+from typing import NamedTuple, cast
 
 from whichloop.protocol import (
     BudgetExceeded,
@@ -38,7 +38,7 @@ from whichloop.protocol.values import plain_value
 
 from .faults import DRIFTED, ERROR, IMPLICIT, LIST_CHANGED, Fault, distorted
 from .receipts import call_digest
-from .tunnel import HOLDING, KEPT, LoopModel, Tunnel
+from .tunnel import HOLDING, KEPT, LoopModel, Tunnel, scope_of_calls
 
 logger = logger_of(__name__)
 _UNPRICED = "the model does not say what a reply costs: the budget of %g dollars does not count it; limit tokens or calls, too"
@@ -179,35 +179,19 @@ class MeteredExchange(NamedTuple):
     """Planned calls whose results the request showed a scripted model."""
 
 
-class Listener(Protocol):
-    """Told of every exchange with the model and every call of a tool."""
-
-    def exchange(self, exchange: MeteredExchange) -> None:
-        """Hear of one request and what came of it."""
-
-    def tool_call(self, call: ToolCall, observation: Observation, fault: str | None) -> None:
-        """Hear of one call of a tool as the loop saw it."""
-
-
-class NoListener:
-    """A listener that does nothing, for who needs the meter alone."""
-
-    def exchange(self, exchange: MeteredExchange) -> None: ...
-
-    def tool_call(self, call: ToolCall, observation: Observation, fault: str | None) -> None: ...
-
-
-NO_LISTENER = NoListener()
+HearExchange = Callable[[MeteredExchange], None]
+HearCall = Callable[[ToolCall, Observation, str | None], None]
+"""Hears of one call of a tool as the loop saw it, with the kind of the fault that it suffered, if any."""
 
 
 class MeteredModel(WrappedModel):
-    """A model that counts, keeps to the budget and tells the listener."""
+    """A model that counts, keeps to the budget and tells of each exchange."""
 
     def __init__(
         self,
         model: Model,
         meter: Meter,
-        listener: Listener = NO_LISTENER,
+        hear: HearExchange | None = None,
         tunnel: Tunnel | None = None,
         admit: Admit | None = None,
         pricing: Pricing | None = None,
@@ -218,7 +202,7 @@ class MeteredModel(WrappedModel):
         super().__init__(model)
         self.admit = admit
         self.meter = meter
-        self._listener = listener
+        self._hear = hear
         self.tunnel = tunnel
         self._pricing = pricing
         self._in_flight: dict[object, float] = {}
@@ -291,13 +275,12 @@ class MeteredModel(WrappedModel):
                 usage = estimate_usage(estimate_input(request), reply)
                 reply = replace(reply, usage=usage)
             self.meter.add(usage)
-        seconds, tunnel = time.perf_counter() - started, self.tunnel
-        if tunnel is None:
-            exchange = MeteredExchange(request, reply, error, seconds)
-        else:
-            struck, illegible = tunnel.struck(request), tunnel.illegible(request)
-            exchange = MeteredExchange(request, reply, error, seconds, struck, illegible, tunnel.calls_shown.get(request.scope, ()))
-        self._listener.exchange(exchange)
+        exchange, tunnel, scope = MeteredExchange(request, reply, error, time.perf_counter() - started), self.tunnel, request.scope
+        if tunnel is not None:
+            struck, illegible = tunnel.struck.pop(scope, None), tunnel.illegible.pop(scope, ())
+            exchange = exchange._replace(fault=struck, illegible=illegible, shown_calls=tunnel.calls_shown.get(scope, ()))
+        if self._hear is not None:
+            self._hear(exchange)
         return exchange
 
 
@@ -314,12 +297,12 @@ HUGE_CHARS = 8_000
 
 
 class MeteredToolbox(Toolbox):
-    """A toolbox that tells the listener; in the tunnel it gives receipts, and its tools suffer the faults of their calls."""
+    """A toolbox that tells of each call; in the tunnel it gives receipts, and its tools suffer the faults of their calls."""
 
     def __init__(
         self,
         tools: Iterable[Tool],
-        listener: Listener,
+        hear: HearCall | None = None,
         tunnel: Tunnel | None = None,
         *,
         time_limit_s: float | None = DEFAULT_TIME_LIMIT_S,
@@ -327,7 +310,7 @@ class MeteredToolbox(Toolbox):
     ) -> None:
         super().__init__(tools, time_limit_s=time_limit_s, max_chars=DEFAULT_MAX_CHARS, threads=True)
         self.admit = admit
-        KEPT[self] = listener, tunnel
+        KEPT[self] = hear, tunnel
 
     def listed(self) -> ToolListing:
         tunnel: Tunnel | None = KEPT[self][1]
@@ -336,9 +319,9 @@ class MeteredToolbox(Toolbox):
     async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
         if self.admit is not None:
             await self.admit()
-        listener: Listener
+        hear: HearCall | None
         tunnel: Tunnel | None
-        (listener, tunnel), kind = KEPT[self], None
+        (hear, tunnel), kind = KEPT[self], None
         if tunnel is None:
             observation = await super().call(call, validate=validate)
         else:
@@ -346,13 +329,14 @@ class MeteredToolbox(Toolbox):
             fault = tunnel.fault_of(digest)
             if fault is not None and not self._can_run(call):
                 fault = None
-            with tunnel.running(digest) as running:
+            with tunnel.at_once.running(digest, scope_of_calls()) as running:
                 if fault is not None and fault.kind in HOLDING:
                     await tunnel.at_once.let_others_pass(running)
                 observation, struck = await self._in_tunnel(tunnel, fault, call, digest, validate)
             kind = fault.kind if fault is not None and struck else None
             tunnel.note_result(digest, observation, is_true=kind is None or kind in _HARMLESS)
-        listener.tool_call(call, observation, kind)
+        if hear is not None:
+            hear(call, observation, kind)
         return observation
 
     def _can_run(self, call: ToolCall) -> bool:
@@ -387,7 +371,11 @@ class MeteredToolbox(Toolbox):
                     return observation, True  # without a receipt: to the model it is no result
         if observation.transient or not observation.ran:
             return observation, is_struck
-        before, behind = _added(fault, tunnel) if is_struck and fault is not None else ("", "")
+        before = behind = ""
+        if is_struck and fault is not None and fault.family == "inject":
+            before, behind = tunnel.instructions.give(fault)
+        elif is_struck and fault is not None and fault.kind == "tool.huge":
+            behind = f" {'x' * HUGE_CHARS}"
         text = f"{observation.data}{behind}"
         if tunnel.signs:
             text = tunnel.ledger.sign(digest, observation.data, plain_value(observation.value), observation.ok).around(text)
@@ -415,13 +403,6 @@ class MeteredToolbox(Toolbox):
             await tunnel.spend(limit)
             return Observation(call.name, "error", f"no result within {limit:g} s", "TimeoutError", None, call.call_id)
         return Observation(call.name, "error", "service unavailable, try again", "ToolUnavailable", None, call.call_id)
-
-
-def _added(fault: Fault, tunnel: Tunnel) -> tuple[str, str]:
-    """Return what a fault adds to a result that it leaves whole, before it and behind it."""
-    if fault.family == "inject":
-        return tunnel.instructions.give(fault)
-    return "", f" {'x' * HUGE_CHARS}" if fault.kind == "tool.huge" else ""
 
 
 _NO_RESULT = frozenset({"tool.raises", "tool.flaky", "tool.hangs", "tool.garbage", LIST_CHANGED, DRIFTED, ERROR})

@@ -6,9 +6,7 @@ import asyncio
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar, cast
-
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
+from typing import Any, TypeVar
 
 from whichloop.dspy_seam import DspyModel, open_lm
 from whichloop.protocol import (
@@ -173,44 +171,27 @@ class RealModel:
 
     async def _insist(self, request: Request, attempt: Attempt[Value], failed: list[str]) -> Value:
         """Make one attempt after the other; `failed` gets the kinds of failures that were overcome."""
-        clock, lost, left_s = asyncio.get_running_loop().time, waits(), self.options.patience_s
-
-        async def once() -> Value:
-            nonlocal left_s
+        clock, lost, left_s, attempts = asyncio.get_running_loop().time, waits(), self.options.patience_s, self.options.attempts
+        number = 0
+        while True:
+            number += 1
             with lost.counted():
                 permit = await self.limits.enter(self._expected(request))
             began = clock()
             try:
                 return await self._once(attempt, permit, left_s)
-            except ProviderError:
-                left_s -= clock() - began
+            except ProviderError as error:
                 lost.lost(clock() - began)
-                raise
-
-        async def pause(seconds: float) -> None:
-            nonlocal left_s
+                left_s -= clock() - began
+                pause_s = _pause_s(error, number - 1)
+                if not error.is_transient or number >= attempts or pause_s >= left_s:
+                    error.failed_attempts = tuple(failed)
+                    raise
+                failed.append(error.kind)
+                logger.info("%s: attempt %d of %d failed (%s): %s", self.name, number, attempts, error.kind, error)
             with lost.counted():
-                await asyncio.sleep(seconds)
-            left_s -= seconds
-
-        def note(state: RetryCallState) -> None:
-            error = _error(state)
-            failed.append(error.kind)
-            logger.info("%s: attempt %d of %d failed (%s): %s", self.name, len(failed), self.options.attempts, error.kind, error)
-
-        retrying = AsyncRetrying(
-            retry=retry_if_exception(lambda error: isinstance(error, ProviderError) and error.is_transient),
-            stop=lambda state: state.attempt_number >= self.options.attempts or state.upcoming_sleep >= left_s,
-            wait=lambda state: _pause_s(_error(state), state.attempt_number - 1),
-            sleep=pause,
-            before_sleep=note,
-            reraise=True,
-        )
-        try:
-            return await retrying(once)
-        except ProviderError as error:
-            error.failed_attempts = tuple(failed)
-            raise
+                await asyncio.sleep(pause_s)
+            left_s -= pause_s
 
     async def _once(self, attempt: Attempt[Value], permit: Permit, left_s: float) -> Value:
         """Make one attempt. What it gives keeps its permit until it is read; a failure gives it back here."""
@@ -253,10 +234,6 @@ async def _close(thing: object) -> None:
     close = getattr(thing, "aclose", None)
     if close is not None:
         await close()
-
-
-def _error(state: RetryCallState) -> ProviderError:
-    return cast(ProviderError, cast(Any, state.outcome).exception())
 
 
 def _reduced(capabilities: Capabilities, options: RealOptions) -> Capabilities:

@@ -35,7 +35,7 @@ from .policy import POLICY, PolicyDecision, PolicyRequest, guess
 from .profiles import LAPSE, Profile
 from .receipts import PromptView, Truth, believed, call_digest, read_prompt, share_shown
 from .scripted_calls import NATIVE, StreamsInPieces
-from .tunnel import SAME_IDS, TOO_EARLY, Tunnel, early_call, with_one_id
+from .tunnel import SAME_IDS, TOO_EARLY, Tunnel, early_call
 from .weaknesses import PromptParts, WorkingPlan, followed_plan, is_in_thousands, slips_of
 
 
@@ -227,7 +227,8 @@ class Scripted(StreamsInPieces):
     def _view(self, request: Request, text: str, followed: WorkingPlan) -> PromptView:
         offered = [tool.name for tool in request.tools]
         view = read_prompt(followed.plan, self.script.oracle, self.tunnel.ledger, text, offered)
-        self.tunnel.note_shown(request.scope, view.results.keys(), view.illegible)
+        self.tunnel.calls_shown[request.scope], self.tunnel.illegible[request.scope] = tuple(view.results), view.illegible
+        self.tunnel.ever_shown.update(view.results)
         stuck = view.stuck
         if request.role in (Role.DECIDE, Role.ANSWER):
             self.tunnel.unknown = tuple([call.id for call in view.unknown])
@@ -316,7 +317,7 @@ class Scripted(StreamsInPieces):
             visits.signs = signs_of_wire(turn.codec, turn.reply)
             lands = turn.reply != reply
         elif fault.kind == SAME_IDS:
-            turn.reply = with_one_id(reply)
+            turn.reply = replace(reply, calls=tuple(replace(call, id=reply.calls[0].id) for call in reply.calls))
         elif turn.early is not None and isinstance(move, Act):
             self._call_too_early(turn, fault, move, *turn.early)
         elif fault.family == "decision":
@@ -346,7 +347,7 @@ class Scripted(StreamsInPieces):
         turn.move = both
         made = zip(turn.decision.calls, move.calls, strict=True)
         digests = [call_digest(call.name, call.arguments) for name, call in made if name in awaited]
-        self.tunnel.at_once.expect_apart(call_digest(early.name, early.arguments), digests)
+        self.tunnel.at_once.awaited[call_digest(early.name, early.arguments)] = set(digests)
         self.tunnel.held |= dict.fromkeys(digests, fault)
 
     def _slip(self, turn: _Turn) -> None:

@@ -26,13 +26,11 @@ from whichloop.protocol import (
     DEFAULT_SAMPLING,
     Capabilities,
     Model,
-    Observation,
     ProviderError,
     Reply,
     Request,
     Sampling,
     Tool,
-    ToolCall,
     Usage,
     WrappedModel,
 )
@@ -185,7 +183,7 @@ class PlayedUser:
             if models.recordings is not None:
                 model = self._recorded = RecordedModel(models.recordings, AS_USER.format(models.user), trial.key, model)
             assert model is not None
-            self._model = _OffTheClock(MeteredModel(WithSampling(model, models.sampling), self._meter, self))
+            self._model = _OffTheClock(MeteredModel(WithSampling(model, models.sampling), self._meter, self.exchange))
 
     def play(self, environment: Environment) -> Environment:
         """Return the environment with its user played by the model; as it is where the script answers.
@@ -227,9 +225,6 @@ class PlayedUser:
         elif not self._failure:
             what = "provider: " if isinstance(exchange.error, ProviderError) else ""
             self._failure = f"user: {what}{exchange.error}"
-
-    def tool_call(self, call: ToolCall, observation: Observation, fault: str | None) -> None:
-        """Ignore calls: a user has no tools."""
 
 
 class _OffTheClock(WrappedModel):

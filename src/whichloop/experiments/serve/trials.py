@@ -186,7 +186,7 @@ class TrialKey:
 
 
 class SuiteTrial:
-    """A trial with its environment, model and counts; it is the listener of its own toolbox."""
+    """A trial with its environment, model and counts."""
 
     def __init__(self, key: TrialKey, task: Task, suite: Suite, profile: Profile, seed: int) -> None:
         self.key = key
@@ -195,7 +195,7 @@ class SuiteTrial:
         self.profile = profile
         self.environment = suite.open(task)
         self.tunnel = Tunnel()
-        self.toolbox = MeteredToolbox(self.environment.tools, self, self.tunnel)
+        self.toolbox = MeteredToolbox(self.environment.tools, self.tool_call, self.tunnel)
         self.truth: dict[str, Truth] = {}
         script = script_of(task, self.truth, profile, seed, key.repeat, self.toolbox)
         self.own_tools = ForeignResults(self.tunnel)

@@ -91,7 +91,7 @@ class ServedTrial:
         except ModelError as error:
             failure = error
         finally:
-            struck = self.tunnel.struck(request)  # the mark of its fault goes when the request ends
+            struck = self.tunnel.struck.pop(request.scope, None)  # the mark of its fault goes when the request ends
         return MeteredExchange(request, reply, failure, 0.0, struck)
 
 
