@@ -51,7 +51,7 @@ def fixed(said: Reply | Exception) -> ServedTrial:
 
 def of(trial: Any, **changes: Any) -> ServedTrial:
     """A bench's trial as the server has it."""
-    return ServedTrial(trial.scripted, trial.tunnel, {"native": NATIVE}, **changes)
+    return ServedTrial(trial.scripted, trial.tunnel, {"native": NATIVE}, **{"tools": trial.toolbox.names} | changes)
 
 
 def struck(kind: str, **more: Any) -> ServedTrial:

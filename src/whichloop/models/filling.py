@@ -208,10 +208,6 @@ def _options(schema: Mapping[str, object]) -> Iterator[Any]:
 
 
 def _count(schema: Mapping[str, object], key: str) -> int:
-    """Return a minimum that a schema states, as a count. Raises Unfillable for one that is too high to meet."""
+    """Return a minimum that a schema states, as a count, within bounds."""
     wanted = schema.get(key)
-    if not isinstance(wanted, int | float):
-        return 0
-    if wanted > MAX_LENGTH:
-        raise Unfillable("the schema wants too much")
-    return max(0, int(wanted))
+    return int(min(max(0, wanted), MAX_LENGTH)) if isinstance(wanted, int | float) else 0

@@ -103,14 +103,6 @@ class Limits:
             self.allowed = max(1.0, self.allowed // 2)
 
 
-def with_defaults(request: Request, defaults: Sampling) -> Request:
-    """Return the request with the defaults for what it leaves open."""
-    if defaults == DEFAULT_SAMPLING:
-        return request
-    left_open = {field.name for field in fields(Sampling)} - request.sampling.as_dict().keys()
-    return replace(request, sampling=replace(request.sampling, **{name: getattr(defaults, name) for name in left_open}))
-
-
 class WithSampling(WrappedModel):
     """A model whose requests all say how their replies are drawn: a recording of it knows what was asked."""
 
@@ -126,7 +118,10 @@ class WithSampling(WrappedModel):
         return self.model.stream(self._asked(request))
 
     def _asked(self, request: Request) -> Request:
-        request = with_defaults(request, self.defaults)
+        if self.defaults != DEFAULT_SAMPLING:
+            left_open = {field.name for field in fields(Sampling)} - request.sampling.as_dict().keys()
+            sampling = replace(request.sampling, **{name: getattr(self.defaults, name) for name in left_open})
+            request = replace(request, sampling=sampling)
         if not self.constrain or request.response_schema is not None:
             return request
         return replace(request, response_schema=getattr(request.codec, "schema", None))

@@ -271,10 +271,6 @@ class Profile(_Section):
         faults = None if self.faults is None else tuple(text for text in self.faults if text.partition("@")[0] in OUTSIDE)
         return self.model_copy(update={"rates": rates, "sources": {}, "faults": faults})
 
-    def may_strike(self, kind: str, point: str) -> bool:
-        """Say whether a lapse or a slip that comes up at a point, ROLE:CALL, is one of the faults that strike."""
-        return self.faults is None or f"{kind}@{point}" in self.faults
-
     @property
     def digest(self) -> str:
         """sha256 of all that the profile does; what it says of itself is left out."""

@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 
 from whichloop.dspy_seam import DspyModel, open_lm
 from whichloop.protocol import (
-    DEFAULT_SAMPLING,
     Capabilities,
     Chunk,
     ContextOverflow,
@@ -18,13 +17,12 @@ from whichloop.protocol import (
     ProviderError,
     Reply,
     Request,
-    Sampling,
 )
 from whichloop.protocol.model import estimate_input
 from whichloop.protocol.names import nearest
 from whichloop.protocol.redact import logger_of
 
-from .limits import Limits, Permit, with_defaults
+from .limits import Limits, Permit
 from .metering import waits
 from .prices import Price
 
@@ -69,7 +67,6 @@ class RealOptions:
     """Capabilities that the model is to be treated as lacking: see `ABILITIES`."""
     context_tokens: int | None = None
     """Longest request in tokens, estimated: a longer one is not sent. None: what the provider takes."""
-    sampling: Sampling = DEFAULT_SAMPLING
 
     def __post_init__(self) -> None:
         """Check the options. Raises ValueError, in one line."""
@@ -124,7 +121,7 @@ class RealModel:
                 reply = await self.model.complete(request)
             return self._received(reply, permit)
 
-        request = self._fitting(request)
+        self._check_length(request)
         failed: list[str] = []
         reply = await self._insist(request, attempt, failed)
         return replace(reply, failed_attempts=tuple(failed)) if failed else reply
@@ -135,7 +132,7 @@ class RealModel:
             reply = await self.complete(request)
             yield Chunk(reply.text, reply=reply)
             return
-        request = self._fitting(request)
+        self._check_length(request)
         failed: list[str] = []
 
         async def attempt(permit: Permit, deadline: float) -> tuple[Any, Chunk | None, Permit, float]:
@@ -205,12 +202,11 @@ class RealModel:
         limit_s = self.options.patience_s if allowed_s < self.options.call_timeout_s else allowed_s
         raise ProviderError(f"no reply within {limit_s:g} s", "timeout")
 
-    def _fitting(self, request: Request) -> Request:
-        """Return the request as it is sent. Raises ContextOverflow for one that is longer than the options allow."""
+    def _check_length(self, request: Request) -> None:
+        """Raise ContextOverflow for a request that is longer than the options allow."""
         longest = self.options.context_tokens
         if longest is not None and (tokens := estimate_input(request)) > longest:
             raise ContextOverflow(f"the request has about {tokens} tokens, and {longest} are allowed")
-        return with_defaults(request, self.options.sampling)
 
     def _expected(self, request: Request) -> int:
         """Return the estimated tokens of a request and its reply; 0 if tokens are not limited."""

@@ -24,27 +24,17 @@ from whichloop.protocol.receipts import MARK, Path, Sighting, leaves, legible_pa
 from whichloop.protocol.wire import read_call
 
 
-class CallKey(NamedTuple):
-    """What tells calls apart."""
-
-    text: str
-    """Equal for equal calls, in whatever order the arguments were given."""
-    digest: str
-    """CALL: six hex digits of the text."""
-
-
-def call_key(tool: str, arguments: Mapping[str, object]) -> CallKey:
-    """Return the key of a call."""
+def call_text(tool: str, arguments: Mapping[str, object]) -> str:
+    """Return a text that is equal for equal calls, in whatever order the arguments were given."""
     try:
-        text = canonical_json([tool, arguments])
+        return canonical_json([tool, arguments])
     except (TypeError, ValueError, RecursionError):  # what JSON cannot say was not planned either
-        text = f"{tool}({render_value(arguments)})"
-    return CallKey(text, sha256(text)[:6])
+        return f"{tool}({render_value(arguments)})"
 
 
 def call_digest(tool: str, arguments: Mapping[str, object]) -> str:
-    """Return six hex digits of tool and canonical arguments."""
-    return call_key(tool, arguments).digest
+    """Return CALL: six hex digits of tool and canonical arguments."""
+    return sha256(call_text(tool, arguments))[:6]
 
 
 def content_digest(text: str) -> str:

@@ -258,7 +258,7 @@ class Scripted(StreamsInPieces):
             visits.failures += self._hear(visits, request) != "nothing"
             return visits
         if before is not None:
-            self._good[request.role] = GoodTurn(*before, request)
+            self._good[request.role] = before[0], request, before[1]
         planned = self._planned.get(point.call)
         # an answer out of nothing has no call to repeat either
         is_first = point.call == next(iter(self._planned), ANSWER) or not (planned or any_known)
@@ -283,8 +283,8 @@ class Scripted(StreamsInPieces):
 
     def _forgot(self, turn: _Turn, attempt: int) -> bool:
         """Say whether results are overlooked, and decide again without them; it is a fault if the decision is another one."""
-        rate = self.script.profile.forget
-        if rate == 0 or turn.point.role not in _MAY_OVERLOOK or not self.script.profile.may_strike(LAPSE, str(turn.point)):
+        rate, listed = self.script.profile.forget, self.script.profile.faults
+        if rate == 0 or turn.point.role not in _MAY_OVERLOOK or (listed is not None and f"{LAPSE}@{turn.point}" not in listed):
             return False
         key, length = (*self._key, "forget", turn.point, attempt), len(turn.view.text)
         forgotten = [name for name, item in turn.view.results.items() if unit(*key, name) < rate * item.distance(length)]

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
 from whichloop.models.metering import MeteredExchange
-from whichloop.models.scripted import Scripted
 from whichloop.models.tunnel import Tunnel
 from whichloop.models.wires.base import (
     BadRequest,
@@ -68,18 +67,12 @@ class ServedTrial:
     tunnel: Tunnel
     codecs: Mapping[str, Codec] = field(default_factory=dict)
     """Codecs by the name that the client's metadata gives."""
-    tools: Collection[str] | None = None
-    """Names of the tools that the task is solved with; None: those of a scripted model's script."""
+    tools: Collection[str] = ()
+    """Names of the tools that the task is solved with."""
     recount: Callable[[Usage, Usage], None] | None = None
     """Takes the usage of a reply as the model gave it, and as it was sent, where the request made it another."""
     ask: Callable[[Request], Awaitable[MeteredExchange]] | None = None
     """Asks the model and says what came of it, where someone else keeps the accounts; None: the model itself is asked."""
-
-    @property
-    def task_tools(self) -> Collection[str]:
-        if self.tools is not None:
-            return self.tools
-        return tuple(self.model.script.tools) if isinstance(self.model, Scripted) else ()
 
     async def exchange(self, request: Request) -> MeteredExchange:
         """Return what came of a request. Raises what is no failure of the model, such as BudgetExceeded."""
@@ -194,8 +187,7 @@ def failure_of(error: ModelError) -> Refusal:
 class Chat:
     """Answers requests for a reply on any wire, each under an id of its own."""
 
-    def __init__(self, hold_s: float = HOLD_S) -> None:
-        self.hold_s = hold_s
+    def __init__(self) -> None:
         self.started = int(time.time())
         self._served = self._bytes = 0
         self.kept: OrderedDict[str, tuple[Sequence[Any], int]] = OrderedDict()
@@ -218,11 +210,11 @@ class Chat:
 
     async def answer(self, wire: Wire, request: WireRequest, served: ServedTrial, trial: str | None) -> WireAnswer:
         """Return the answer of a trial's model. Raises Refusal."""
-        request, names = with_suite_names(request, served.task_tools)
+        request, names = with_suite_names(request, served.tools)
         name = request.metadata.get("codec")
         if name is not None and name not in served.codecs:
             raise BadRequest(f"metadata.codec: '{name}' is none of {[*served.codecs]}", "metadata.codec")
-        codec = foreign_codec(request, served.task_tools) if name is None else served.codecs[name]
+        codec = foreign_codec(request, served.tools) if name is None else served.codecs[name]
         question = replace(request.request, codec=codec)
         self._served += 1
         key = f"{self.started}/{trial}/{self._served}"
@@ -267,7 +259,7 @@ class Chat:
         if isinstance(error, ProviderError) and error.kind == "connection":
             return WireAnswer(ending="dropped")
         if isinstance(error, ProviderError) and error.kind == "timeout" and real_time:
-            await asyncio.sleep(self.hold_s)
+            await asyncio.sleep(HOLD_S)
         return refused(wire, failure)
 
 

@@ -27,7 +27,7 @@ from whichloop.models.wires.base import MAX_SHOWN, BadRequest, Incoming, Path, R
 from whichloop.protocol.model import estimate_input
 from whichloop.protocol.wire import from_json
 
-from .answers import HOLD_S, MAX_BODY_BYTES, Chat, McpTrial, More, OwnRequest, Trials, WireAnswer, json_answer, logger, refused
+from .answers import MAX_BODY_BYTES, Chat, McpTrial, More, OwnRequest, Trials, WireAnswer, json_answer, logger, refused
 
 logger.addHandler(logging.NullHandler())
 
@@ -80,16 +80,15 @@ class Server:
         *,
         more: More | None = None,
         mcp: Callable[[str], McpTrial] | None = None,
-        hold_s: float = HOLD_S,
     ) -> None:
         """`port`: 0 for any that is free. `more`: answers pages that no vendor's API has. `mcp`: finds the trial of `/t/TRIAL/mcp`.
-        `hold_s`: how long a time-out in real time keeps the line silent. Raises ValueError for a host beyond loopback.
+        Raises ValueError for a host beyond loopback.
         """
         if host not in LOOPBACK:
             raise ValueError(f"the scripted model is served on loopback only ({', '.join(sorted(LOOPBACK))}), not on {host!r}")
         self.trials, self.port, self.more, self.mcp = trials, port, more, mcp
         self.host = "127.0.0.1" if host == "localhost" else host
-        self._chats = Chat(hold_s)
+        self._chats = Chat()
         self._mcp_pages: Any = None
         self._runner: web.AppRunner | None = None
 

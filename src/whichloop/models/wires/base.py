@@ -283,6 +283,9 @@ def written_arguments(arguments: str) -> str:
         return arguments
 
 
+Arguments = Annotated[str, AfterValidator(written_arguments)]
+
+
 def own_metadata(metadata: Mapping[str, Any] | None) -> dict[str, str]:
     """Return what a loop's own client says of its request (docs/serve.md)."""
     given = metadata or {}

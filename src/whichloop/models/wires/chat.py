@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AliasChoices, BeforeValidator, Field, model_validator
+from pydantic import AliasChoices, AliasPath, BeforeValidator, Field, model_validator
 
 from whichloop.models.scripted_calls import pieces
 from whichloop.protocol import Message, NativeCall, Reply, Request, Sampling, Usage
@@ -34,18 +34,11 @@ _Content = Annotated[
 _CallId = Annotated[str, Field(min_length=1, max_length=40)]
 
 
-class _CalledFunction(Fields):
-    name: Name
-    arguments: str
-
-
 class _Call(Fields):
     id: _CallId
     type: Literal["function"]
-    function: _CalledFunction
-
-    def call(self) -> NativeCall:
-        return NativeCall(self.id, self.function.name, base.written_arguments(self.function.arguments))
+    name: Name = Field(validation_alias=AliasPath("function", "name"))
+    arguments: base.Arguments = Field(validation_alias=AliasPath("function", "arguments"))
 
 
 class _Message(Fields):
@@ -68,7 +61,10 @@ class _Message(Fields):
             return Message("tool", text, call_id=self.tool_call_id or "")
         if self.role != "assistant":
             return Message("user" if self.role == "user" else "system", text)
-        return Message("assistant", text, tuple(call.call() for call in self.tool_calls or ()))
+        made = self.tool_calls or ()
+        return Message(
+            "assistant", text, tuple(NativeCall(one.id, one.name, base.written_arguments(one.arguments)) for one in made)
+        )
 
 
 class _Tool(Fields):

@@ -52,7 +52,7 @@ class _Call(Fields):
     type: Literal["function_call"]
     call_id: _CallId
     name: Name
-    arguments: str
+    arguments: base.Arguments
 
 
 class _Result(Fields):
@@ -81,8 +81,7 @@ def _messages(items: Sequence[Any]) -> tuple[Message, ...]:
                 messages.append(Message(role, "".join(part.text for part in item.content)))
             case _Call():
                 said = messages.pop() if messages and messages[-1].role == "assistant" else Message("assistant")
-                made = NativeCall(item.call_id, item.name, base.written_arguments(item.arguments))
-                messages.append(replace(said, calls=(*said.calls, made)))
+                messages.append(replace(said, calls=(*said.calls, NativeCall(item.call_id, item.name, item.arguments))))
             case _Result():
                 messages.append(Message("tool", "".join(part.text for part in item.output), call_id=item.call_id))
     return tuple(messages)
