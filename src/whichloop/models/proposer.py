@@ -19,7 +19,6 @@ from whichloop.protocol import Capabilities, Reply, Request
 from whichloop.protocol.json_text import sha256, unit
 from whichloop.protocol.model import estimate_input, estimate_usage
 
-from .filling import Unfillable, least
 from .scripted_calls import StreamsInPieces
 from .weaknesses import CURES, day_first, hundredth
 
@@ -70,8 +69,8 @@ class ProposalRequest(NamedTuple):
 
     form: str
     """`chat`, `json` or `text`."""
-    outputs: Mapping[str, str | Mapping[str, Any]]
-    """Output field → its type as DSPy writes it, or its schema."""
+    outputs: Mapping[str, str]
+    """Output field → its type as DSPy writes it."""
     inputs: Mapping[str, str]
     current: str
     """The instructions to be improved; empty where there are none."""
@@ -93,11 +92,9 @@ def read_proposal_request(request: Request) -> ProposalRequest:
     body = rest[-1] if rest else ""
     head, _, listed = system.partition("Your output fields are:")
     fields, _, structure = listed.partition("All interactions will be structured")
-    inputs = _inputs(body, [name for name, _ in _FIELDS.findall(head)]) if listed else {}
-    properties = (request.response_schema or {}).get("properties")
-    schemas = properties.items() if isinstance(properties, Mapping) else ()
-    outputs: dict[str, Any] = dict(_FIELDS.findall(fields)) or {name: one for name, one in schemas if isinstance(one, Mapping)}
+    outputs = dict(_FIELDS.findall(fields))
     form = "text" if not outputs else "chat" if "[[ ## completed ## ]]" in structure else "json"
+    inputs = _inputs(body, [name for name, _ in _FIELDS.findall(head)]) if listed else {}
     attempts = _ATTEMPT.findall(inputs.get("attempted_instructions", ""))  # in the order of their scores
     fenced = [] if inputs else _FENCED.findall(body)
     named = [text for name, text in inputs.items() if _CURRENT.fullmatch(name)]
@@ -187,11 +184,7 @@ def proposal(request: ProposalRequest, names: Sequence[str]) -> str:
     hints = "\n".join(HINTS[name] for name in names)
     instruction = "\n\n".join(filter(None, [request.current, hints]))
 
-    def value(name: str, kind: str | Mapping[str, Any]) -> Any:
-        if isinstance(kind, Mapping) and kind.get("type") != "string":
-            with contextlib.suppress(Unfillable):
-                return least(kind)
-            return None
+    def value(name: str, kind: str) -> Any:
         if kind == "dict[str, str]":
             return dict.fromkeys(re.findall(r'"([^"]+)"', request.inputs.get("module_names", "")), hints)
         if kind == "list[str]":

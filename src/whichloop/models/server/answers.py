@@ -41,7 +41,7 @@ from whichloop.protocol.model import CHARS_PER_TOKEN, estimate_tokens, estimate_
 from whichloop.protocol.redact import logger_of
 from whichloop.protocol.tool_calls import ToolListing
 
-from .foreign import ForeignCodec, foreign_codec
+from .foreign import ForeignCodec
 
 JSON = {"Content-Type": "application/json"}
 SSE = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache"}
@@ -214,7 +214,7 @@ class Chat:
         name = request.metadata.get("codec")
         if name is not None and name not in served.codecs:
             raise BadRequest(f"metadata.codec: '{name}' is none of {[*served.codecs]}", "metadata.codec")
-        codec = foreign_codec(request, served.tools) if name is None else served.codecs[name]
+        codec = ForeignCodec(request.request, served.tools) if name is None else served.codecs[name]
         question = replace(request.request, codec=codec)
         self._served += 1
         key = f"{self.started}/{trial}/{self._served}"

@@ -26,8 +26,6 @@ from . import base
 from .base import BadRequest, Fields, Path, Refusal, Stamp, Wire, WireRequest
 
 VERSION = re.compile(r"\d{4}-\d\d-\d\d")
-WITHOUT_RANDOMNESS = "2026-10-21"
-"""The version that no longer has `temperature`, `top_p` and `top_k` (platform.claude.com/docs/en/api/versioning)."""
 OVERLOADED = 529
 """Anthropic's status for a model that has too many requests of everyone."""
 MAX_TOOLS = 10_000
@@ -322,12 +320,8 @@ class MessagesWire(Wire):
         return "models" if path == ("v1", "models") else "reply" if path == ("v1", "messages") else None
 
     def read(self, incoming: base.Incoming) -> WireRequest:
-        version = incoming.headers.get("anthropic-version", "")
-        if not VERSION.fullmatch(version):
+        if not VERSION.fullmatch(incoming.headers.get("anthropic-version", "")):
             raise BadRequest("anthropic-version: the header is a version such as 2023-06-01", "anthropic-version")
-        if version >= WITHOUT_RANDOMNESS and isinstance(incoming.body, dict):
-            for name in incoming.body.keys() & {"temperature", "top_p", "top_k"}:
-                raise BadRequest(f"{name}: the API has no such field since version {WITHOUT_RANDOMNESS}", name)
         return read_request(incoming.body, counting=incoming.path[-1:] == ("count_tokens",))
 
     def reply(self, request: WireRequest, reply: Reply, stamp: Stamp) -> dict[str, Any]:
