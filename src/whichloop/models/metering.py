@@ -334,7 +334,10 @@ class MeteredToolbox(Toolbox):
                     await tunnel.at_once.let_others_pass(running)
                 observation, struck = await self._in_tunnel(tunnel, fault, call, digest, validate)
             kind = fault.kind if fault is not None and struck else None
-            tunnel.note_result(digest, observation, is_true=kind is None or kind in _HARMLESS)
+            tunnel.last_results[digest] = observation
+            drawn = tunnel.of_call.get(digest)
+            if drawn is not None and observation.ok and (kind is None or kind in _HARMLESS):
+                drawn.recovered = True
         if hear is not None:
             hear(call, observation, kind)
         return observation

@@ -43,9 +43,13 @@ class ScriptedProposer(StreamsInPieces):
         self._lock = threading.Lock()
 
     async def complete(self, request: Request) -> Reply:
-        """Return the proposal; it never raises."""
+        """Return the proposal: the hints against the failures that the request tells of, else some that are drawn."""
         asked = read_proposal_request(request)
-        text = proposal(asked, hints_for(asked, (self.seed, *self._occurrence(request))))
+        new = [name for name, hint in HINTS.items() if hint not in (asked.current or asked.text)] or list(HINTS)
+        telling = [name for name in symptoms(asked.text) if name in new]
+        key = (self.seed, *self._occurrence(request))
+        drawn = sorted(new, key=lambda name: unit(*key, name))[: 2 + (unit(*key, "count") < 0.5)]
+        text = proposal(asked, telling or [name for name in HINTS if name in drawn])
         return Reply(text, usage=estimate_usage(estimate_input(request), Reply(text)))
 
     def skip(self, request: Request) -> None:
@@ -118,14 +122,6 @@ def _inputs(body: str, names: Sequence[str]) -> dict[str, str]:
 
 
 # --- what is proposed ---
-
-
-def hints_for(request: ProposalRequest, key: tuple[object, ...]) -> tuple[str, ...]:
-    """Return names of hints: those against the failures in the request that are not there already, else some drawn by the key."""
-    new = [name for name, hint in HINTS.items() if hint not in (request.current or request.text)] or list(HINTS)
-    telling = tuple(name for name in symptoms(request.text) if name in new)
-    drawn = sorted(new, key=lambda name: unit(*key, name))[: 2 + (unit(*key, "count") < 0.5)]
-    return telling or tuple(name for name in HINTS if name in drawn)
 
 
 def symptoms(text: str) -> tuple[str, ...]:

@@ -169,11 +169,14 @@ class RealModel:
     async def _insist(self, request: Request, attempt: Attempt[Value], failed: list[str]) -> Value:
         """Make one attempt after the other; `failed` gets the kinds of failures that were overcome."""
         clock, lost, left_s, attempts = asyncio.get_running_loop().time, waits(), self.options.patience_s, self.options.attempts
-        number = 0
+        number = expected = 0
+        if self.options.tokens_per_minute is not None:
+            output, longest = self._typical_output, request.sampling.max_tokens
+            expected = estimate_input(request) + round(output if longest is None else min(output, longest))
         while True:
             number += 1
             with lost.counted():
-                permit = await self.limits.enter(self._expected(request))
+                permit = await self.limits.enter(expected)
             began = clock()
             try:
                 return await self._once(attempt, permit, left_s)
@@ -207,14 +210,6 @@ class RealModel:
         longest = self.options.context_tokens
         if longest is not None and (tokens := estimate_input(request)) > longest:
             raise ContextOverflow(f"the request has about {tokens} tokens, and {longest} are allowed")
-
-    def _expected(self, request: Request) -> int:
-        """Return the estimated tokens of a request and its reply; 0 if tokens are not limited."""
-        if self.options.tokens_per_minute is None:
-            return 0
-        longest = request.sampling.max_tokens
-        output = self._typical_output if longest is None else min(self._typical_output, longest)
-        return estimate_input(request) + round(output)
 
     def _received(self, reply: Reply, permit: Permit) -> Reply:
         """Return a whole reply with its price, and give the permit back."""

@@ -72,11 +72,6 @@ class ReceiptEntry(NamedTuple):
         """Return a text between the receipt's marks."""
         return f"[r:{self.key}] {text} [{self.key}:r]"
 
-    @property
-    def signed(self) -> str:
-        """What a loop sees of the result."""
-        return self.around(self.text)
-
 
 class Form(NamedTuple):
     """A call that a planned one stands for, its references filled in."""
@@ -273,10 +268,6 @@ class PromptView(NamedTuple):
     """Goals that the model sees no call for."""
     current: Mapping[str, Sequence[Form]] = _NONE
     """Planned id → the calls that it and its alternatives stand for, given the results that the prompt shows."""
-
-    def without(self, forgotten: Collection[str]) -> PromptView:
-        """Return the same prompt with some results overlooked."""
-        return self._replace(results={name: item for name, item in self.results.items() if name not in forgotten})
 
     @property
     def unknown(self) -> list[PlannedCall]:

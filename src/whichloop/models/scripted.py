@@ -273,7 +273,8 @@ class Scripted(StreamsInPieces):
         The draw is the attempt's, so that of two loops the one that says more clears a mistake wherever the other does.
         """
         signs, fault = visits.signs, visits.fault
-        result = self.tunnel.result_text(signs.call)
+        seen = self.tunnel.last_results.get(signs.call)
+        result = "" if seen is None else f"{seen.error_type or ''} {seen.data}"
         level = level_shown(visits.last[0], request, visits.last[1], signs, result, self._good.get(request.role))
         if fault is not None and fault.clearing == "shown" and not fault.cured:
             is_same = level == "nothing" and request.sampling.temperature == 0  # the same prompt gets the same reply
@@ -287,10 +288,11 @@ class Scripted(StreamsInPieces):
         if rate == 0 or turn.point.role not in _MAY_OVERLOOK or (listed is not None and f"{LAPSE}@{turn.point}" not in listed):
             return False
         key, length = (*self._key, "forget", turn.point, attempt), len(turn.view.text)
-        forgotten = [name for name, item in turn.view.results.items() if unit(*key, name) < rate * item.distance(length)]
-        if not forgotten:
+        shown = turn.view.results
+        kept = {name: item for name, item in shown.items() if unit(*key, name) >= rate * item.distance(length)}
+        if len(kept) == len(shown):
             return False
-        clean, turn.decision = turn.decision, self._decision(turn.request, turn.codec, turn.view.without(forgotten))
+        clean, turn.decision = turn.decision, self._decision(turn.request, turn.codec, turn.view._replace(results=kept))
         if turn.decision.options != clean.options:
             fault = Fault(LAPSE, turn.point, "after", 1)
             self.tunnel.faults.append(fault)

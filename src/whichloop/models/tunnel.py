@@ -152,7 +152,7 @@ class Tunnel:
         """Scope → receipts that its last prompt showed without the values that are used of their results."""
         self.struck: dict[str, str] = {}
         """Scope → the kind of fault that the reply to its last request suffered."""
-        self._last_results: dict[str, Observation] = {}
+        self.last_results: dict[str, Observation] = {}
         """CALL digest → what the last run of the call gave the loop."""
 
     def blow(self, profile: Profile, key: tuple[object, ...] = ()) -> None:
@@ -194,18 +194,6 @@ class Tunnel:
         if not any(fault is other for other in self.faults):
             self.faults.append(fault)
         self.land(fault)
-
-    def note_result(self, call: str, observation: Observation, *, is_true: bool) -> None:
-        """Note what a run of a call gave the loop. `is_true`: it is what the tool gives where nothing disturbs it."""
-        self._last_results[call] = observation
-        fault = self.of_call.get(call)
-        if fault is not None and is_true and observation.ok:
-            fault.recovered = True
-
-    def result_text(self, call: str) -> str:
-        """Return what the last run of a call gave, as text; empty if it has not run."""
-        seen = self._last_results.get(call)
-        return "" if seen is None else f"{seen.error_type or ''} {seen.data}"
 
     # --- requests ---
 

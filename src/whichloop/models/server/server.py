@@ -33,6 +33,8 @@ logger.addHandler(logging.NullHandler())
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 HTTP_PORT = 80
+OWN_NAMES = frozenset({"127.0.0.1", "localhost", "[::1]"})
+"""What the Host header may say before the port, in small letters."""
 BACKLOG = 1024
 """Connections that wait to be accepted."""
 CLOSE_S = 0.5
@@ -53,12 +55,6 @@ def segments(target: str) -> Path:
 def wire_for(path: Path, headers: Mapping[str, str]) -> Wire:
     """Return the wire of a request; `headers`: a mapping in which the case of a name does not count."""
     return next(wire for wire in WIRES if wire.is_addressed(path, headers))
-
-
-def own_hosts(port: int) -> frozenset[str]:
-    """Return what a Host header may be, in small letters: any other means that someone else's name points here (DNS rebinding)."""
-    names = {"127.0.0.1", "localhost", "[::1]"}
-    return frozenset(f"{name}:{port}" for name in names) | (names if port == HTTP_PORT else frozenset())
 
 
 def read_json(body: bytes) -> Any:
@@ -139,8 +135,9 @@ class Server:
         return await _sent(refused(wire, failure), request)
 
     async def _answer(self, request: web.Request, wire: Wire, trial: str | None, path: Path) -> WireAnswer:
-        # pages in a browser are refused: those that use another name for this machine, and those of another origin
-        if request.headers.get("Host", "").lower() not in own_hosts(self.port):
+        # pages in a browser are refused: those that use another name for this machine (DNS rebinding), and those of another origin
+        host = request.headers.get("Host", "").lower()
+        if host.removesuffix(f":{self.port}") not in OWN_NAMES or (host in OWN_NAMES and self.port != HTTP_PORT):
             raise Refusal(403, "The Host header must name this server on loopback.", code="host_refused")
         if "Origin" in request.headers:
             raise Refusal(403, "Requests with an Origin header are refused.", code="origin_refused")

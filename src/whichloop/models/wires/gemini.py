@@ -40,10 +40,6 @@ def _listed(value: Any) -> Any:
     return [value] if isinstance(value, dict) else value
 
 
-def _in_capitals(value: Any) -> Any:
-    return value.upper() if isinstance(value, str) else value
-
-
 class _Call(_Camel):
     name: str = Field(min_length=1)
     id: str = ""
@@ -129,7 +125,7 @@ class _Tool(_Camel):
 
 
 class _Calling(_Camel):
-    mode: Annotated[Literal["MODE_UNSPECIFIED", "AUTO", "VALIDATED", "ANY", "NONE"], BeforeValidator(_in_capitals)] = "AUTO"
+    mode: Literal["MODE_UNSPECIFIED", "AUTO", "VALIDATED", "ANY", "NONE"] = "AUTO"
     allowed_function_names: base.Items[str] | None = None
 
 
