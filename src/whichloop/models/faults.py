@@ -327,30 +327,24 @@ LIST_CHANGED, DRIFTED, ERROR = "mcp.list_changed", "mcp.drifted", "mcp.error"
 """Kinds that leave a call without a result. The fourth, `mcp.cut`, is among the implicit ones of `faults`."""
 
 
-class ListFaults:
-    """The faults of one trial that change what its server lists."""
+def refused_by_server(kind: str, call: ToolCall) -> Observation:
+    """Return what a call gives under a fault of this kind."""
+    error_type, text = "McpError", str(McpError(INTERNAL_ERROR, "Internal error"))
+    if kind == LIST_CHANGED:
+        text = str(McpError(INVALID_PARAMS, f"Unknown tool: {call.name}"))
+    elif kind == DRIFTED:
+        error_type, text = "InvalidArguments", f"Input validation error: {new_argument(call.arguments)!r} is a required property"
+    return Observation(call.name, "error", text, error_type, None, call.call_id)
 
-    def __init__(self) -> None:
-        self._by_tool: dict[str, Fault] = {}
-        self._changes = 0
 
-    def strike(self, fault: Fault, call: ToolCall) -> Observation:
-        """Return what a call gives under a fault that leaves it without a result, and let the list show it."""
-        kind, text = "McpError", str(McpError(INTERNAL_ERROR, "Internal error"))
-        if fault.kind != ERROR:
-            self._by_tool[call.name] = fault
-            self._changes += 1
-        if fault.kind == LIST_CHANGED:
-            text = str(McpError(INVALID_PARAMS, f"Unknown tool: {call.name}"))
-        elif fault.kind == DRIFTED:
-            kind, text = "InvalidArguments", f"Input validation error: {new_argument(call.arguments)!r} is a required property"
-        return Observation(call.name, "error", text, kind, None, call.call_id)
+def listed(specs: tuple[ToolSpec, ...], faults: Mapping[str, Sequence[Fault]]) -> ToolListing:
+    """Return the tools as the server lists them now. `faults`: tool → those that have changed it in the list, in order.
 
-    def listed(self, specs: tuple[ToolSpec, ...]) -> ToolListing:
-        """Return the tools as the server lists them now. A fault shows until its tool's next call would succeed."""
-        active = {name: fault.kind for name, fault in self._by_tool.items() if fault.active(fault.strikes)}
-        there = [spec for spec in specs if active.get(spec.name) != LIST_CHANGED]
-        return ToolListing(tuple(drifted(spec) if spec.name in active else spec for spec in there), self._changes)
+    A fault shows until its tool's next call would succeed.
+    """
+    active = {name: changes[-1].kind for name, changes in faults.items() if changes[-1].active(changes[-1].strikes)}
+    there = [spec for spec in specs if active.get(spec.name) != LIST_CHANGED]
+    return ToolListing(tuple(drifted(spec) if spec.name in active else spec for spec in there), sum(map(len, faults.values())))
 
 
 def drifted(spec: ToolSpec) -> ToolSpec:

@@ -36,7 +36,7 @@ from whichloop.protocol.tool_calls import ToolListing
 from whichloop.protocol.tools import DEFAULT_MAX_CHARS, DEFAULT_TIME_LIMIT_S
 from whichloop.protocol.values import plain_value
 
-from .faults import DRIFTED, ERROR, IMPLICIT, LIST_CHANGED, Fault, distorted
+from .faults import DRIFTED, ERROR, IMPLICIT, LIST_CHANGED, Fault, distorted, listed, refused_by_server
 from .receipts import call_digest
 from .tunnel import HOLDING, KEPT, LoopModel, Tunnel, scope_of_calls
 
@@ -314,7 +314,7 @@ class MeteredToolbox(Toolbox):
 
     def listed(self) -> ToolListing:
         tunnel: Tunnel | None = KEPT[self][1]
-        return ToolListing(self.specs) if tunnel is None else tunnel.list_faults.listed(self.specs)
+        return ToolListing(self.specs) if tunnel is None else listed(self.specs, tunnel.changes_of)
 
     async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
         if self.admit is not None:
@@ -399,7 +399,9 @@ class MeteredToolbox(Toolbox):
                 noise = tunnel.ledger.sign(digest, noise, noise, True).around(noise)
             return Observation(call.name, "success", noise, None, noise, call.call_id)
         if fault.family == "mcp":
-            return tunnel.list_faults.strike(fault, call)
+            if fault.kind != ERROR:
+                tunnel.changes_of.setdefault(call.name, []).append(fault)
+            return refused_by_server(fault.kind, call)
         if fault.kind == "tool.hangs":
             tool, limits = self.get(call.name), self.in_force
             limit = (limits.time_limit_s if tool is None else limits.time_limit_of(tool)) or DEFAULT_TIME_LIMIT_S  # it always ends

@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary
 
 from whichloop.protocol import Capabilities, Chunk, Model, Observation, Reply, Request, ToolCall, WrappedModel, refs
 
-from .faults import Fault, FaultPoint, ListFaults, draw
+from .faults import Fault, FaultPoint, draw
 from .instructions import TrialInstructions
 from .profiles import OF_CALLS, TOOL, Profile
 from .receipts import Ledger, PromptView, Truth, concrete
@@ -133,7 +133,8 @@ class Tunnel:
         self.ledger = Ledger()
         self.instructions = TrialInstructions()
         self.at_once = CallsAtOnce()
-        self.list_faults = ListFaults()
+        self.changes_of: dict[str, list[Fault]] = {}
+        """Tool → the faults that have changed what a server lists of it, in order."""
         self.faults: list[Fault] = []
         self.simulated_s = 0.0
         self.oracle: Mapping[str, Truth] = {}

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
@@ -111,6 +112,8 @@ class Wire(ABC):
     name: ClassVar[str]
     stream_end: ClassVar[bytes] = b""
     """What follows the last event of a stream."""
+    begun_events: ClassVar[int] = 2
+    """Events of a stream up to its first piece of text."""
 
     @abstractmethod
     def is_addressed(self, path: Path, headers: Mapping[str, str]) -> bool:
@@ -132,9 +135,14 @@ class Wire(ABC):
     def events(self, request: WireRequest, reply: Reply, stamp: Stamp) -> Iterator[dict[str, Any]]:
         """Write the events of a streamed reply, without `stream_end`; an event's `type`, where it has one, is its name."""
 
-    @abstractmethod
     def failed_events(self, request: WireRequest, begun: Reply, failure: Refusal, stamp: Stamp) -> Iterator[dict[str, Any]]:
-        """Write the events of a stream that begins with `begun`, does not end it, and reports an error; nothing follows them."""
+        """Write the events of a stream that begins with `begun`, does not end it, and reports an error; nothing follows them.
+
+        An error may come at any place of Anthropic's streams (platform.claude.com/docs/en/build-with-claude/streaming). OpenAI's
+        and Gemini's own clients raise for an event with the field `error` (diegosouzapw/OmniRoute#4177).
+        """
+        yield from islice(self.events(request, begun, stamp), self.begun_events)
+        yield self.failure(failure).body
 
     @abstractmethod
     def failure(self, failure: Refusal) -> ErrorAnswer:

@@ -6,7 +6,6 @@ It follows the API reference, "Chat" (platform.openai.com/docs/api-reference/cha
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import islice
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AliasChoices, AliasPath, BeforeValidator, Field, model_validator
@@ -15,7 +14,7 @@ from whichloop.models.scripted_calls import pieces
 from whichloop.protocol import Message, NativeCall, Reply, Request, Sampling, Usage
 
 from . import base
-from .base import BadRequest, Fields, Incoming, Path, Refusal, Stamp, WireRequest
+from .base import BadRequest, Fields, Incoming, Path, Stamp, WireRequest
 from .openai import Function, Name, OpenAIBody, OpenAIWire, ReplyFormat, ToolChoice, tools_of
 
 # --- reading ---
@@ -168,10 +167,6 @@ class ChatWire(OpenAIWire):
         yield chunk({}, _finish(reply))
         if request.include_usage:
             yield head | {"choices": [], "usage": None if reply.usage is None else _usage(reply.usage)}
-
-    def failed_events(self, request: WireRequest, begun: Reply, failure: Refusal, stamp: Stamp) -> Iterator[dict[str, Any]]:
-        yield from islice(self.events(request, begun, stamp), 2)
-        yield self.failure(failure).body  # OpenAI's client raises APIError for an event with the field `error`
 
 
 def _head(request: WireRequest, stamp: Stamp, kind: str) -> dict[str, Any]:

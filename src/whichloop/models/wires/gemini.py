@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import count, islice
+from itertools import count
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
@@ -357,11 +357,6 @@ class GeminiWire(Wire):
         for part in parts[:-1]:
             yield _response(request, reply, stamp, [part], ended=False)
         yield _response(request, reply, stamp, parts[-1:], ended=True)
-
-    def failed_events(self, request: WireRequest, begun: Reply, failure: Refusal, stamp: Stamp) -> Iterator[dict[str, Any]]:
-        """Yield two chunks, then one with the field `error`, for which Gemini's own clients raise (diegosouzapw/OmniRoute#4177)."""
-        yield from islice(self.events(request, begun, stamp), 2)
-        yield self.failure(failure).body
 
     def failure(self, failure: Refusal) -> base.ErrorAnswer:
         error: dict[str, Any] = {

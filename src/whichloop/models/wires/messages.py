@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from itertools import islice
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag
@@ -310,6 +309,7 @@ class MessagesWire(Wire):
     """Messages: requests for `/v1/messages`, and any that Anthropic's clients send, whose headers tell the version."""
 
     name = "messages"
+    begun_events = 4
 
     def is_addressed(self, path: Path, headers: Mapping[str, str]) -> bool:
         return path[:2] == ("v1", "messages") or "anthropic-version" in headers
@@ -344,12 +344,6 @@ class MessagesWire(Wire):
         counted = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
         yield {"type": "message_delta", "delta": _stop(reply, stamp), "usage": {name: usage[name] for name in counted}}
         yield {"type": "message_stop"}
-
-    def failed_events(self, request: WireRequest, begun: Reply, failure: Refusal, stamp: Stamp) -> Iterator[dict[str, Any]]:
-        """Yield message, block, ping and a delta, then the event `error`, which may come at any place of a stream
-        (platform.claude.com/docs/en/build-with-claude/streaming)."""
-        yield from islice(self.events(request, begun, stamp), 4)
-        yield self.failure(failure).body
 
     def failure(self, failure: Refusal) -> base.ErrorAnswer:
         """Write an error (platform.claude.com/docs/en/api/errors). Clients know a request beyond the context by its words."""

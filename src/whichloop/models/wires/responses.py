@@ -200,6 +200,7 @@ class ResponsesWire(OpenAIWire):
     """Responses: requests for `/v1/responses` and below."""
 
     name = "responses"
+    begun_events = 5
 
     def is_addressed(self, path: Path, headers: Mapping[str, str]) -> bool:
         return path[:2] == ("v1", "responses")
@@ -246,7 +247,7 @@ class ResponsesWire(OpenAIWire):
         error = {"code": "server_error", "message": str(failure)}
         told = {"type": "error", "error": {"type": "server_error", **error, "param": None}}
         failed = {"type": "response.failed", "response": _response(request, stamp, "failed") | {"error": error}}
-        return _numbered(chain(islice(self._events(request, begun, stamp), 5), (told, failed)))  # 5: up to the first piece of text
+        return _numbered(chain(islice(self._events(request, begun, stamp), self.begun_events), (told, failed)))
 
     def _events(self, request: WireRequest, reply: Reply, stamp: Stamp) -> Iterator[dict[str, Any]]:
         """Yield the events without their numbers.
