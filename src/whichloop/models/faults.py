@@ -8,24 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
-from whichloop.protocol import (
-    Act,
-    Answer,
-    Codec,
-    Inexpressible,
-    Move,
-    Observation,
-    PlannedCall,
-    Reply,
-    Text,
-    ToolCall,
-    ToolSpec,
-    WireError,
-    refs,
-    render_value,
-)
+from whichloop.protocol.chat import Reply
 from whichloop.protocol.json_text import unit
-from whichloop.protocol.tool_calls import INTERNAL_ERROR, INVALID_PARAMS, McpError, ToolListing
+from whichloop.protocol.moves import Act, Answer, Codec, Inexpressible, Move, Text, WireError
+from whichloop.protocol.plan import PlannedCall, refs
+from whichloop.protocol.tool_calls import INTERNAL_ERROR, INVALID_PARAMS, McpError, Observation, ToolCall, ToolListing, ToolSpec
+from whichloop.protocol.values import render_value
 
 from .profiles import OF_CALLS, Profile
 

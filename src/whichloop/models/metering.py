@@ -10,31 +10,16 @@ from contextvars import ContextVar
 from dataclasses import replace
 from typing import NamedTuple, cast
 
-from whichloop.protocol import (
-    BudgetExceeded,
-    Chunk,
-    Model,
-    ModelError,
-    Observation,
-    Reply,
-    Request,
-    Tool,
-    ToolArgumentError,
-    Toolbox,
-    ToolCall,
-    Usage,
-    WrappedModel,
-    render_value,
-)
 from whichloop.protocol.cancellation import failure_of_model
+from whichloop.protocol.chat import Chunk, Reply, Usage
 from whichloop.protocol.json_text import unit
-from whichloop.protocol.model import estimate_input, estimate_usage
+from whichloop.protocol.model import Model, ModelError, Request, WrappedModel, estimate_input, estimate_usage
 from whichloop.protocol.outcome import Budget as Budget
 from whichloop.protocol.outcome import Expenses
 from whichloop.protocol.redact import logger_of
-from whichloop.protocol.tool_calls import ToolListing
-from whichloop.protocol.tools import DEFAULT_MAX_CHARS, DEFAULT_TIME_LIMIT_S
-from whichloop.protocol.values import plain_value
+from whichloop.protocol.tool_calls import BudgetExceeded, Observation, ToolCall, ToolListing
+from whichloop.protocol.tools import DEFAULT_MAX_CHARS, DEFAULT_TIME_LIMIT_S, Tool, Toolbox
+from whichloop.protocol.values import ToolArgumentError, plain_value, render_value
 
 from .faults import DRIFTED, ERROR, IMPLICIT, LIST_CHANGED, Fault, distorted, listed, refused_by_server
 from .receipts import call_digest

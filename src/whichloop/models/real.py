@@ -9,16 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from whichloop.dspy_seam import DspyModel, open_lm
-from whichloop.protocol import (
-    Capabilities,
-    Chunk,
-    ContextOverflow,
-    Model,
-    ProviderError,
-    Reply,
-    Request,
-)
-from whichloop.protocol.model import estimate_input
+from whichloop.protocol.chat import Capabilities, Chunk, Reply
+from whichloop.protocol.model import ContextOverflow, Model, ProviderError, Request, estimate_input
 from whichloop.protocol.names import nearest
 from whichloop.protocol.redact import logger_of
 

@@ -6,26 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from whichloop.protocol import (
-    Act,
-    Answer,
-    Capabilities,
-    Codec,
-    ContextOverflow,
-    Inexpressible,
-    Move,
-    Plan,
-    ProviderError,
-    Reply,
-    Request,
-    Role,
-    ToolCall,
-    ToolSpec,
-    render_value,
-)
+from whichloop.protocol.chat import Capabilities, Reply
 from whichloop.protocol.json_text import unit
-from whichloop.protocol.model import estimate_input, estimate_usage
+from whichloop.protocol.model import ContextOverflow, ProviderError, Request, estimate_input, estimate_usage
+from whichloop.protocol.moves import Act, Answer, Codec, Inexpressible, Move, Role
 from whichloop.protocol.names import SCRIPTED
+from whichloop.protocol.plan import Plan
+from whichloop.protocol.tool_calls import ToolCall, ToolSpec
+from whichloop.protocol.values import render_value
 
 from .faults import ANSWER, CALLING, Fault, FaultPoint, disturb, draw, first_expressible, spares, spoiled_reply
 from .feedback import FaultSigns, GoodTurn, Level, level_shown, signs_of_decision, signs_of_wire

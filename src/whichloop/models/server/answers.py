@@ -24,22 +24,21 @@ from whichloop.models.wires.base import (
     with_client_names,
     with_suite_names,
 )
-from whichloop.protocol import (
-    Codec,
+from whichloop.protocol.chat import NativeCall, Reply, Usage
+from whichloop.protocol.model import (
+    CHARS_PER_TOKEN,
     ContextOverflow,
     Model,
     ModelError,
-    NativeCall,
-    Observation,
     ProviderError,
-    Reply,
     Request,
     Sampling,
-    Usage,
+    estimate_tokens,
+    estimate_usage,
 )
-from whichloop.protocol.model import CHARS_PER_TOKEN, estimate_tokens, estimate_usage
+from whichloop.protocol.moves import Codec
 from whichloop.protocol.redact import logger_of
-from whichloop.protocol.tool_calls import ToolListing
+from whichloop.protocol.tool_calls import Observation, ToolListing
 
 from .foreign import ForeignCodec
 

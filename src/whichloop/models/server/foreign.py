@@ -11,21 +11,11 @@ from typing import Any
 
 from whichloop.models.faults import NOT_DETERMINED
 from whichloop.models.filling import Unfillable, fill, filled_value, fits, least, same
-from whichloop.protocol import (
-    Act,
-    Answer,
-    Inexpressible,
-    Move,
-    NativeCall,
-    Reply,
-    Request,
-    Role,
-    Text,
-    ToolCall,
-    ToolSpec,
-    WireError,
-    render_value,
-)
+from whichloop.protocol.chat import NativeCall, Reply
+from whichloop.protocol.model import Request
+from whichloop.protocol.moves import Act, Answer, Inexpressible, Move, Role, Text, WireError
+from whichloop.protocol.tool_calls import ToolCall, ToolSpec
+from whichloop.protocol.values import render_value
 from whichloop.protocol.wire import from_json, native_call, read_call, to_json
 
 MANY = 64
