@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
-from whichloop.models.metering import MeteredExchange, metered, waits
+from whichloop.models.metering import Meter, MeteredExchange, MeteredModel, metered, waits
 from whichloop.models.server import OwnRequest, ServedTrial, Server
 from whichloop.models.server.answers import RETRY_AFTER_S
 from whichloop.models.server.foreign import ForeignCodec
@@ -101,8 +101,8 @@ class ProgramTrial:
         own = metered(model)
         self.tunnel = own.tunnel if own is not None and own.tunnel is not None else Tunnel()
         self.tunnel.at_once.others_s = OTHERS_S
-        self._of_model = ServedTrial(model, self.tunnel, ask=None if own is None else own.exchange)
-        self.served = ServedTrial(model, self.tunnel, tools=tools.names, ask=self._ask)
+        self._model = own or MeteredModel(model, Meter(), tunnel=self.tunnel)
+        self.served = ServedTrial(self._ask, self.tunnel, tools=tools.names)
 
     @property
     def is_forced(self) -> bool:
@@ -152,7 +152,7 @@ class ProgramTrial:
         self.requests += 1
         if isinstance(self.failure, ProviderError) and self.failure.kind == "rate_limit":
             await self.tunnel.spend(self.failure.retry_after_s or RETRY_AFTER_S)
-        exchange = await self._while_open(self._of_model.exchange(request))
+        exchange = await self._while_open(self._model.exchange(request))
         self.failure = error = exchange.error
         if (reply := exchange.reply) is not None:
             self.replies += 1

@@ -13,7 +13,7 @@ from whichloop.datasets.validity import Replayed, replay
 from whichloop.metrics.answers import Judgement
 from whichloop.metrics.scorers import is_abstention, scores_of
 from whichloop.models.faults import IMPLICIT
-from whichloop.models.metering import MeteredExchange, MeteredToolbox
+from whichloop.models.metering import Meter, MeteredExchange, MeteredModel, MeteredToolbox
 from whichloop.models.profiles import Profile
 from whichloop.models.receipts import ReceiptEntry, Truth, call_digest, content_digest
 from whichloop.models.scripted import Scripted
@@ -22,7 +22,6 @@ from whichloop.models.tunnel import Tunnel
 from whichloop.models.wires.base import BadRequest
 from whichloop.protocol import (
     Message,
-    ModelError,
     NativeCall,
     Observation,
     ProviderError,
@@ -199,8 +198,8 @@ class SuiteTrial:
         self.truth: dict[str, Truth] = {}
         script = script_of(task, self.truth, profile, seed, key.repeat, self.toolbox)
         self.own_tools = ForeignResults(self.tunnel)
-        model = _TrialModel(Scripted(script, self.tunnel), self)
-        self.served = ServedTrial(model, self.tunnel, {}, self.toolbox.names, self.recount)
+        model = MeteredModel(_TrialModel(Scripted(script, self.tunnel), self), Meter(), self.exchange, self.tunnel)
+        self.served = ServedTrial(model.exchange, self.tunnel, {}, self.toolbox.names, self.recount)
         self.replayed: Mapping[str, Replayed] | None = None
         self.model_calls = self.replies = 0
         self.tool_calls = 0
@@ -300,16 +299,7 @@ class _TrialModel(WrappedModel):
         """Return the reply. Raises like the scripted model, and ProviderError for a plan that does not replay."""
         replayed = await self.trial.prepare()
         own_tools = self.trial.own_tools
-        signed_request = own_tools.with_receipts(request, replayed)
-        reply: Reply | None = None
-        failure: ModelError | None = None
-        try:
-            reply = await self.model.complete(signed_request)
-        except ModelError as error:
-            failure = error
-            raise
-        finally:
-            self.trial.exchange(MeteredExchange(request, reply, failure, 0.0))
+        reply = await self.model.complete(own_tools.with_receipts(request, replayed))
         if self.trial.key.label.startswith("~"):  # the ids name the conversation, because its program names no trial
             begin = f"call_{self.trial.key.label[1:]}_"
             reply = replace(reply, calls=tuple(replace(call, id=begin + call.id.removeprefix("call_")) for call in reply.calls))

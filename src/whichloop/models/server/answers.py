@@ -28,7 +28,6 @@ from whichloop.protocol.chat import NativeCall, Reply, Usage
 from whichloop.protocol.model import (
     CHARS_PER_TOKEN,
     ContextOverflow,
-    Model,
     ModelError,
     ProviderError,
     Request,
@@ -62,7 +61,8 @@ MAX_BODY_BYTES = 32 * 1024 * 1024
 class ServedTrial:
     """One trial's model as the server needs it."""
 
-    model: Model
+    ask: Callable[[Request], Awaitable[MeteredExchange]]
+    """Asks the model and says what came of it. Raises what is no failure of the model, such as BudgetExceeded."""
     tunnel: Tunnel
     codecs: Mapping[str, Codec] = field(default_factory=dict)
     """Codecs by the name that the client's metadata gives."""
@@ -70,21 +70,6 @@ class ServedTrial:
     """Names of the tools that the task is solved with."""
     recount: Callable[[Usage, Usage], None] | None = None
     """Takes the usage of a reply as the model gave it, and as it was sent, where the request made it another."""
-    ask: Callable[[Request], Awaitable[MeteredExchange]] | None = None
-    """Asks the model and says what came of it, where someone else keeps the accounts; None: the model itself is asked."""
-
-    async def exchange(self, request: Request) -> MeteredExchange:
-        """Return what came of a request. Raises what is no failure of the model, such as BudgetExceeded."""
-        if self.ask is not None:
-            return await self.ask(request)
-        reply, failure = None, None
-        try:
-            reply = await self.model.complete(request)
-        except ModelError as error:
-            failure = error
-        finally:
-            struck = self.tunnel.struck.pop(request.scope, None)  # the mark of its fault goes when the request ends
-        return MeteredExchange(request, reply, failure, 0.0, struck)
 
 
 class Trials(Protocol):
@@ -218,7 +203,7 @@ class Chat:
         self._served += 1
         key = f"{self.started}/{trial}/{self._served}"
         stamp = Stamp(hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()[:24], int(time.time()))
-        exchange = await served.exchange(question)
+        exchange = await served.ask(question)
         reply, struck = exchange.reply, exchange.fault or ""
         if reply is None:
             error = exchange.error
