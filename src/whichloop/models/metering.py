@@ -328,7 +328,6 @@ class MeteredToolbox(Toolbox):
         return observation
 
     def _can_run(self, call: ToolCall) -> bool:
-        """Whether a call reaches its tool."""
         tool = self.get(call.name)
         if tool is None:
             return False

@@ -84,7 +84,6 @@ async def probe(model: RealModel) -> ProbeReport:
 
 
 async def _streamed(model: RealModel, request: Request) -> Reply:
-    """Return a reply with the text that came in pieces."""
     reply, text = Reply(), ""
     async for chunk in model.stream(request):
         text += chunk.text

@@ -61,7 +61,6 @@ class RealOptions:
     """Longest request in tokens, estimated: a longer one is not sent. None: what the provider takes."""
 
     def __post_init__(self) -> None:
-        """Check the options. Raises ValueError, in one line."""
         for name in ("call_timeout_s", "attempts", "patience_s", "most_in_flight"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be greater than 0, got {getattr(self, name)!r}")

@@ -14,7 +14,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -160,8 +159,6 @@ class PairedResult(NamedTuple):
 def paired_results(messages: Sequence[Message]) -> list[PairedResult]:
     """Return the results that messages give for the calls of replies with several; other results cannot be another call's."""
     paired: list[PairedResult] = []
-    if not any(map(attrgetter("calls"), messages)):
-        return paired
     digests: dict[str, frozenset[str]] = {}
     reply = 0
     for place, message in enumerate(messages):

@@ -150,7 +150,6 @@ class Scripted(StreamsInPieces):
         return turn.reply
 
     def _answered(self, request: Request) -> _Turn:
-        """Decide on a reply, and let go wrong what does."""
         tokens, limit = estimate_input(request), self.script.profile.abilities.context_tokens
         if limit is not None and tokens > limit:
             raise ContextOverflow(f"the request has about {tokens} tokens, the context holds {limit}")
@@ -291,7 +290,6 @@ class Scripted(StreamsInPieces):
     # --- what goes wrong ---
 
     def _has_no_room(self, turn: _Turn, fault: Fault) -> bool:
-        """Whether a reply has nothing that a fault could spoil."""
         if fault.kind == TOO_EARLY:
             turn.early = early_call(turn.view, turn.decision.calls) if isinstance(turn.move, Act) else None
             return turn.early is None

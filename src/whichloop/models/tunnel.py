@@ -101,7 +101,6 @@ class CallsAtOnce:
         self._held.discard(mine)
 
     def _beside(self, mine: object) -> list[object]:
-        """Return the running calls of a call's scope, itself included."""
         return [call for call, scope in self._running.items() if scope == self._running[mine]]
 
     def _tell(self) -> None:
@@ -314,7 +313,6 @@ class InOrder(WrappedModel):
             _after(TURNS_OF_REQUESTS, self._answer_first, asyncio.get_running_loop().call_soon)
 
     def _answer_first(self) -> None:
-        """Let the first of those who still wait go on."""
         still = [waiting for waiting in self._waiting if not waiting[1].cancelled()]
         if still:
             first = min(still, key=lambda waiting: waiting[0])

@@ -186,7 +186,6 @@ def read_request(body: Any, model: str, verb: str, *, is_sse: bool) -> WireReque
 
 
 def _conversation(contents: Sequence[_Content]) -> list[Message]:
-    """Return the messages. Raises BadRequest."""
     messages: list[Message] = []
     waiting: list[NativeCall] = []
     numbers = count()

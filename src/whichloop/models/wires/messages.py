@@ -240,7 +240,6 @@ _STOP: Mapping[FinishReason, str] = {"length": "max_tokens", "content_filter": "
 
 
 def _message(request: WireRequest, content: Sequence[object], usage: Mapping[str, object], stamp: Stamp) -> dict[str, Any]:
-    """Write a message that has not ended yet."""
     head = {"id": f"msg_{stamp.id}", "type": "message", "role": "assistant", "model": request.model}
     return {**head, "content": content, "stop_reason": None, "stop_sequence": None, "stop_details": None, "usage": usage}
 
