@@ -15,7 +15,6 @@ import contextlib
 import contextvars
 import secrets
 from collections.abc import AsyncIterator, Coroutine, Mapping
-from dataclasses import replace
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -27,7 +26,7 @@ from whichloop.models.tunnel import Tunnel
 from whichloop.models.wires.base import BadRequest, Refusal, WireRequest
 from whichloop.protocol.chat import Reply
 from whichloop.protocol.json_text import Json
-from whichloop.protocol.model import Model, ModelError, ProviderError, Request, estimate_input, estimate_usage
+from whichloop.protocol.model import Model, ModelError, ProviderError, Request
 from whichloop.protocol.moves import Act, WireError
 from whichloop.protocol.names import SCRIPTED
 from whichloop.protocol.tool_calls import BudgetExceeded, Observation, ToolCall, ToolListing
@@ -154,16 +153,14 @@ class ProgramTrial:
             await self.tunnel.spend(self.failure.retry_after_s or RETRY_AFTER_S)
         exchange = await self._while_open(self._model.exchange(request))
         self.failure = error = exchange.error
-        if (reply := exchange.reply) is not None:
+        if exchange.reply is not None:
             self.replies += 1
-            self._model_arguments.add(request, reply)
-            if reply.usage is None:  # OpenAI always counts, and some frameworks fail without
-                reply = replace(reply, usage=estimate_usage(estimate_input(request), reply))
+            self._model_arguments.add(request, exchange.reply)
         is_simulated = isinstance(error, ProviderError) and error.injected and not self.tunnel.real_time
         if isinstance(error, ProviderError) and is_simulated and error.kind == "rate_limit":
             # virtual time: no client shall sleep where nothing happens
             error = ProviderError(str(error), error.kind, status=error.status, retry_after_s=AT_ONCE_S, injected=True)
-        return exchange._replace(reply=reply, error=error)
+        return exchange._replace(error=error)
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> Observation:
         """Run a tool. Raises Refusal when the budget is used up and after the end."""

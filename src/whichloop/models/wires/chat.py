@@ -146,8 +146,7 @@ class ChatWire(OpenAIWire):
         if reply.calls and not reply.text:
             message["content"] = None
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _finish(reply)}
-        body = _head(request, stamp, "chat.completion") | {"choices": [choice]}
-        return body if reply.usage is None else body | {"usage": _usage(reply.usage)}
+        return _head(request, stamp, "chat.completion") | {"choices": [choice], "usage": _usage(reply)}
 
     def events(self, request: WireRequest, reply: Reply, stamp: Stamp) -> Iterator[dict[str, Any]]:
         head = _head(request, stamp, "chat.completion.chunk") | ({"usage": None} if request.include_usage else {})
@@ -166,7 +165,7 @@ class ChatWire(OpenAIWire):
                 yield chunk({"content": piece.text})
         yield chunk({}, _finish(reply))
         if request.include_usage:
-            yield head | {"choices": [], "usage": None if reply.usage is None else _usage(reply.usage)}
+            yield head | {"choices": [], "usage": _usage(reply)}
 
 
 def _head(request: WireRequest, stamp: Stamp, kind: str) -> dict[str, Any]:
@@ -178,7 +177,8 @@ def _finish(reply: Reply) -> str:
     return "stop" if reply.finish_reason == "other" else reply.finish_reason  # OpenAI has no name for other reasons
 
 
-def _usage(usage: Usage) -> dict[str, Any]:
+def _usage(reply: Reply) -> dict[str, Any]:
+    usage = reply.usage or Usage()
     kinds = ("reasoning_tokens", "audio_tokens", "accepted_prediction_tokens", "rejected_prediction_tokens")
     return {
         "prompt_tokens": usage.input_tokens,

@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from whichloop.models.scripted_calls import pieces
-from whichloop.protocol import Message, NativeCall, Reply, Request, Sampling, ToolSpec, WireError
+from whichloop.protocol import Message, NativeCall, Reply, Request, Sampling, ToolSpec, Usage, WireError
 from whichloop.protocol.wire import read_call, to_json
 
 from . import base
@@ -290,18 +290,17 @@ def _response(
     candidate: dict[str, Any] = {"content": {"parts": parts, "role": "model"} if parts else {"role": "model"}}
     candidate |= _ending(reply) if ended else {}
     candidate["index"] = 0
-    response: dict[str, Any] = {"candidates": [candidate]}
-    if (usage := reply.usage) is not None:
-        output = usage.output_tokens if ended else 0
-        counts = {
-            "promptTokenCount": usage.input_tokens,
-            "candidatesTokenCount": output,
-            "totalTokenCount": usage.input_tokens + output,
-            "cachedContentTokenCount": usage.cached_tokens,
-        }
-        details = {"promptTokensDetails": [{"modality": "TEXT", "tokenCount": usage.input_tokens}]}
-        response["usageMetadata"] = {name: value for name, value in counts.items() if value} | details
-    return response | {"modelVersion": request.model, "responseId": stamp.id}
+    usage = reply.usage or Usage()
+    output = usage.output_tokens if ended else 0
+    counts = {
+        "promptTokenCount": usage.input_tokens,
+        "candidatesTokenCount": output,
+        "totalTokenCount": usage.input_tokens + output,
+        "cachedContentTokenCount": usage.cached_tokens,
+    }
+    details = {"promptTokensDetails": [{"modality": "TEXT", "tokenCount": usage.input_tokens}]}
+    used = {name: value for name, value in counts.items() if value} | details
+    return {"candidates": [candidate], "usageMetadata": used, "modelVersion": request.model, "responseId": stamp.id}
 
 
 def _ending(reply: Reply) -> dict[str, Any]:

@@ -15,10 +15,9 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag
 from pydantic_core import from_json as partial_json
 
 from whichloop.models.scripted_calls import pieces
-from whichloop.protocol import Message, NativeCall, Reply, Request, Sampling, ToolSpec
+from whichloop.protocol import Message, NativeCall, Reply, Request, Sampling, ToolSpec, Usage
 from whichloop.protocol.chat import FinishReason
 from whichloop.protocol.json_text import sha256
-from whichloop.protocol.model import estimate_input, estimate_usage
 from whichloop.protocol.wire import from_json, to_json
 
 from . import base
@@ -268,9 +267,9 @@ def _input(arguments: str) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _usage(request: WireRequest, reply: Reply) -> dict[str, Any]:
+def _usage(reply: Reply) -> dict[str, Any]:
     """Write the usage: tokens read from the cache do not count as input."""
-    usage = reply.usage or estimate_usage(estimate_input(request.request), reply)
+    usage = reply.usage or Usage()
     return {
         "input_tokens": usage.input_tokens - usage.cached_tokens,
         "cache_creation_input_tokens": 0,
@@ -326,11 +325,11 @@ class MessagesWire(Wire):
     def reply(self, request: WireRequest, reply: Reply, stamp: Stamp) -> dict[str, Any]:
         text = [{"type": "text", "text": reply.text}] if reply.text else []
         content = [*text, *(_tool_use(call, _input(call.arguments)) for call in reply.calls)]
-        return _message(request, content, _usage(request, reply), stamp) | _stop(reply, stamp)
+        return _message(request, content, _usage(reply), stamp) | _stop(reply, stamp)
 
     def events(self, request: WireRequest, reply: Reply, stamp: Stamp) -> Iterator[dict[str, Any]]:
         """Arguments come as they are, JSON or not."""
-        usage = _usage(request, reply)
+        usage = _usage(reply)
         begun = usage | {"output_tokens": min(1, usage["output_tokens"])}
         yield {"type": "message_start", "message": _message(request, [], begun, stamp)}
         for index, (start, deltas) in enumerate(_blocks(reply)):

@@ -235,9 +235,16 @@ class ResponsesWire(OpenAIWire):
     def reply(self, request: WireRequest, reply: Reply, stamp: Stamp) -> dict[str, Any]:
         reason = _REASONS.get(reply.finish_reason)
         ending = {"completed_at": stamp.created} if reason is None else {"incomplete_details": {"reason": reason}}
-        usage = None if reply.usage is None else _usage(reply.usage)
+        usage = reply.usage or Usage()
+        counts = {
+            "input_tokens": usage.input_tokens,
+            "input_tokens_details": {"cached_tokens": usage.cached_tokens, "cache_write_tokens": 0},
+            "output_tokens": usage.output_tokens,
+            "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": usage.total_tokens,
+        }
         status = "completed" if reason is None else "incomplete"
-        return _response(request, stamp, status) | {"output": _output(reply, stamp), "usage": usage} | ending
+        return _response(request, stamp, status) | {"output": _output(reply, stamp), "usage": counts} | ending
 
     def events(self, request: WireRequest, reply: Reply, stamp: Stamp) -> Iterator[dict[str, Any]]:
         return _numbered(self._events(request, reply, stamp))
@@ -291,16 +298,6 @@ def _output(reply: Reply, stamp: Stamp) -> list[dict[str, Any]]:
     if reply.finish_reason in _REASONS:
         items[-1]["status"] = "incomplete"
     return items
-
-
-def _usage(usage: Usage) -> dict[str, Any]:
-    return {
-        "input_tokens": usage.input_tokens,
-        "input_tokens_details": {"cached_tokens": usage.cached_tokens, "cache_write_tokens": 0},
-        "output_tokens": usage.output_tokens,
-        "output_tokens_details": {"reasoning_tokens": 0},
-        "total_tokens": usage.total_tokens,
-    }
 
 
 def _numbered(events: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
