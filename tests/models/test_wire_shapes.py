@@ -208,7 +208,7 @@ def ours(real: RealShape) -> Any:
     """Return what our wire writes in that place, once over JSON."""
     wire, client = BY_NAME[real.wire], CLIENTS[real.wire]
     if real.what == "error":
-        return json.loads(json.dumps(wire.failure(Refusal(400, "no")).body))
+        return json.loads(json.dumps(wire.failure(Refusal(400, "no"))[1]))
     stream = real.what.endswith("streamed")
     path = segments(client.path(stream=stream))
     asked = wire.read(Incoming(client.body(stream=stream), path, headers=client.headers))

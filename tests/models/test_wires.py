@@ -314,12 +314,12 @@ def test_a_client_meets_each_refusal_with_its_vendors_status_and_type() -> None:
 @wire
 def test_an_error_has_the_vendors_form(client: Any) -> None:
     for status in (400, 401, 403, 404, 405, 413, 429, 500, 503, 504):
-        answer = BY_NAME[client.wire].failure(Refusal(status, "no", wait_s=1.5 if status == 429 else None))
-        assert answer.status == (529 if (client.wire, status) == ("messages", 503) else status)
-        assert answer.body["error"]["message"].startswith("no")
-        assert client.error(answer.body)
-        assert status < 500 or client.error(answer.body) != client.refused
-        waits = "retry-after" in {name.lower() for name in answer.headers} or bool(client.wait(answer.body))
+        told, body, headers = BY_NAME[client.wire].failure(Refusal(status, "no", wait_s=1.5 if status == 429 else None))
+        assert told == (529 if (client.wire, status) == ("messages", 503) else status)
+        assert body["error"]["message"].startswith("no")
+        assert client.error(body)
+        assert status < 500 or client.error(body) != client.refused
+        waits = "retry-after" in {name.lower() for name in headers} or bool(client.wait(body))
         assert waits == (status == 429)
 
 

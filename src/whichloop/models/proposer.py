@@ -22,7 +22,8 @@ from whichloop.protocol.model import estimate_input, estimate_usage
 from .scripted_calls import StreamsInPieces
 from .weaknesses import CURES, day_first, hundredth
 
-HINTS: Mapping[str, str] = {kind: cure.hint for kind, cure in CURES.items()} | {
+HINTS: Mapping[str, str] = {
+    **CURES,
     "think": "Think step by step.",
     "reread": "Read the question twice before you begin.",
     "brief": "Be brief and to the point.",

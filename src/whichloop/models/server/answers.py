@@ -145,8 +145,8 @@ def json_answer(data: object, status: int = 200, headers: Mapping[str, str] | No
 
 def refused(wire: Wire, failure: Refusal) -> WireAnswer:
     """Return a failure in the vendor's form."""
-    answer = wire.failure(failure)
-    return json_answer(answer.body, answer.status, answer.headers)
+    status, body, headers = wire.failure(failure)
+    return json_answer(body, status, headers)
 
 
 def failure_of(error: ModelError) -> Refusal:

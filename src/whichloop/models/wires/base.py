@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
@@ -98,14 +98,6 @@ class BadRequest(Refusal):
         super().__init__(status, " ".join(message.split()), param, code)
 
 
-class ErrorAnswer(NamedTuple):
-    """A refusal in a vendor's form."""
-
-    status: int
-    body: Any
-    headers: Mapping[str, str]
-
-
 class Wire(ABC):
     """One vendor's API."""
 
@@ -142,11 +134,11 @@ class Wire(ABC):
         and Gemini's own clients raise for an event with the field `error` (diegosouzapw/OmniRoute#4177).
         """
         yield from islice(self.events(request, begun, stamp), self.begun_events)
-        yield self.failure(failure).body
+        yield self.failure(failure)[1]
 
     @abstractmethod
-    def failure(self, failure: Refusal) -> ErrorAnswer:
-        """Write an error."""
+    def failure(self, failure: Refusal) -> tuple[int, dict[str, Any], Mapping[str, str]]:
+        """Write an error: its status, body and headers."""
 
     def models(self, names: Sequence[str], created: int) -> Any:
         """Write the list of models; `created`: seconds since 1970."""

@@ -356,7 +356,7 @@ class GeminiWire(Wire):
             yield _response(request, reply, stamp, [part], ended=False)
         yield _response(request, reply, stamp, parts[-1:], ended=True)
 
-    def failure(self, failure: Refusal) -> base.ErrorAnswer:
+    def failure(self, failure: Refusal) -> tuple[int, dict[str, Any], Mapping[str, str]]:
         error: dict[str, Any] = {
             "code": failure.status,
             "message": str(failure),
@@ -367,7 +367,7 @@ class GeminiWire(Wire):
         if failure.wait_s is not None:
             error["message"] = f"{failure} Please retry in {failure.wait_s:g}s."
             error["details"] = [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": f"{failure.wait_s:g}s"}]
-        return base.ErrorAnswer(failure.status, {"error": error}, {})
+        return failure.status, {"error": error}, {}
 
     def count(self, tokens: int) -> Any:
         return {"totalTokens": tokens, "promptTokensDetails": [{"modality": "TEXT", "tokenCount": tokens}]}

@@ -343,7 +343,7 @@ class MessagesWire(Wire):
         yield {"type": "message_delta", "delta": _stop(reply, stamp), "usage": {name: usage[name] for name in counted}}
         yield {"type": "message_stop"}
 
-    def failure(self, failure: Refusal) -> base.ErrorAnswer:
+    def failure(self, failure: Refusal) -> tuple[int, dict[str, Any], Mapping[str, str]]:
         """Write an error (platform.claude.com/docs/en/api/errors). Clients know a request beyond the context by its words."""
         status = OVERLOADED if failure.status == 503 else failure.status
         kind = _TYPES.get(status, "api_error" if status >= 500 else "invalid_request_error")
@@ -355,7 +355,7 @@ class MessagesWire(Wire):
         if failure.code == NOT_FOUND:
             error["details"] = {"error_code": NOT_FOUND}
         headers = {"request-id": request_id} | ({} if failure.wait_s is None else {"retry-after": f"{failure.wait_s:g}"})
-        return base.ErrorAnswer(status, {"type": "error", "error": error, "request_id": request_id}, headers)
+        return status, {"type": "error", "error": error, "request_id": request_id}, headers
 
     def models(self, names: Sequence[str], created: int) -> Any:
         ends = {"first_id": names[0], "last_id": names[-1]} if names else {"first_id": None, "last_id": None}
