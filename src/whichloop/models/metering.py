@@ -100,29 +100,26 @@ class Waits:
     def __init__(self) -> None:
         self._spans: list[tuple[float, float]] = []
         """Starts and ends on the event loop's clock, in order; no two overlap."""
-        self._since: float | None = None
-        self._waiting = 0
+        self._open: list[float] = []
+        """Starts of what is being lost, in order."""
 
     @property
     def seconds(self) -> float:
         """Seconds lost until now, on the event loop's clock."""
-        if self._since is not None:
-            self._add(self._since)
+        if self._open:
+            self._add(self._open[0])
         return sum(end - start for start, end in self._spans)
 
     @contextlib.contextmanager
     def counted(self) -> Iterator[None]:
         """Count what happens inside as lost."""
-        if self._since is None:
-            self._since = asyncio.get_running_loop().time()
-        self._waiting += 1
+        start = asyncio.get_running_loop().time()
+        self._open.append(start)
         try:
             yield
         finally:
-            self._waiting -= 1
-            if self._waiting == 0 and self._since is not None:
-                self._add(self._since)
-                self._since = None
+            self._open.remove(start)
+            self._add(start)
 
     def lost(self, seconds: float) -> None:
         """Count the seconds of a failed attempt, which is known only now."""

@@ -274,12 +274,12 @@ class Profile(_Section):
     @property
     def digest(self) -> str:
         """sha256 of all that the profile does; what it says of itself is left out."""
-        return digest(self.effects("python"))
+        return digest(self.effects())
 
-    def effects(self, mode: Literal["json", "python"] = "json") -> dict[str, Any]:
+    def effects(self) -> dict[str, Any]:
         """Return all that the profile does; what it says of itself is left out."""
-        effects = self.model_dump(mode=mode, exclude={*SAYINGS, "by_form"})
-        by_form = {form: profile.effects(mode) for form, profile in self.by_form.items()}
+        effects = self.model_dump(mode="json", exclude={*SAYINGS, "by_form"})
+        by_form = {form: profile.effects() for form, profile in self.by_form.items()}
         return effects | {"by_form": by_form} if by_form else effects
 
     def met_by(self, calls_in: str) -> Profile:

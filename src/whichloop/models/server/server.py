@@ -16,6 +16,7 @@ import logging
 import socket
 import struct
 from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from typing import Any, Self
 from urllib.parse import unquote
 
@@ -85,7 +86,6 @@ class Server:
         self.trials, self.port, self.more, self.mcp = trials, port, more, mcp
         self.host = "127.0.0.1" if host == "localhost" else host
         self._chats = Chat()
-        self._mcp_pages: Any = None
         self._runner: web.AppRunner | None = None
 
     @property
@@ -158,24 +158,23 @@ class Server:
             if self.mcp is not None and trial is not None and path == ("mcp",):
                 own.require("POST")  # there is no stream to open and no session to end
                 structured = request.query.get("structured") == "1"
-                answer: WireAnswer = await self._mcp().answer(trial, request.headers, await _body(request), structured=structured)
+                answer: WireAnswer = await self._mcp_pages.answer(
+                    trial, request.headers, await _body(request), structured=structured
+                )
                 return answer
             if self.more is not None and path[0] not in VERSIONS:
                 body = read_json(await _body(request)) if request.method == "POST" else None
                 return json_answer(await self.more(OwnRequest(own.method, own.path, body)))
         raise Refusal(404, f"No page {request.method} {request.raw_path.partition('?')[0][:MAX_SHOWN]}", code="unknown_url")
 
-    def _mcp(self) -> Any:
-        """Return the pages of MCP, which load its SDK. Raises Refusal if the SDK is not installed."""
-        if self._mcp_pages is None:
-            try:
-                with needed_by("MCP"):
-                    sdk = importlib.import_module(f"{__package__}.mcp")
-            except MissingExtra as error:
-                raise Refusal(500, str(error), code="mcp_missing") from None
-            assert self.mcp is not None
-            self._mcp_pages = sdk.McpPages(self.mcp)
-        return self._mcp_pages
+    @cached_property
+    def _mcp_pages(self) -> Any:
+        """The pages of MCP, which load its SDK. Raises Refusal if the SDK is not installed."""
+        try:
+            with needed_by("MCP"):
+                return importlib.import_module(f"{__package__}.mcp").McpPages(self.mcp)
+        except MissingExtra as error:
+            raise Refusal(500, str(error), code="mcp_missing") from None
 
 
 @contextlib.contextmanager
