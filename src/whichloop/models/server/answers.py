@@ -196,7 +196,7 @@ class Chat:
         """Return the answer of a trial's model. Raises Refusal."""
         request, names = with_suite_names(request, served.tools)
         name = request.metadata.get("codec")
-        if name is not None and name not in served.codecs:
+        if name is not None and name not in [*served.codecs]:
             raise BadRequest(f"metadata.codec: '{name}' is none of {[*served.codecs]}", "metadata.codec")
         codec = ForeignCodec(request.request, served.tools) if name is None else served.codecs[name]
         question = replace(request.request, codec=codec)

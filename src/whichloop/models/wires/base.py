@@ -40,7 +40,7 @@ class WireRequest:
     stream: bool = False
     include_usage: bool = False
     """Whether a stream of chat completions ends with a chunk that holds the usage."""
-    metadata: Mapping[str, str] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = field(default_factory=dict)
     echo: Mapping[str, Any] = field(default_factory=dict)
     """Fields that the vendor's reply repeats of the request."""
     items: tuple[Any, ...] = ()
@@ -286,14 +286,9 @@ def written_arguments(arguments: str) -> str:
 Arguments = Annotated[str, AfterValidator(written_arguments)]
 
 
-def own_metadata(metadata: Mapping[str, Any] | None) -> dict[str, str]:
-    """Return what a loop's own client says of its request (docs/serve.md)."""
-    given = metadata or {}
-    return {name: given[name] for name in ("codec", "examples", "role", "scope") if isinstance(given.get(name), str)}
-
-
-def own_fields(metadata: Mapping[str, str], messages: int) -> dict[str, Any]:
-    """Return what a loop's own client says of its request in `metadata`, as fields of Request: role, scope, examples."""
+def own_fields(given: Mapping[str, Any], messages: int) -> dict[str, Any]:
+    """Return what a loop's own client says of its request in the metadata, as fields of Request (docs/serve.md)."""
+    metadata = {name: value for name, value in given.items() if isinstance(value, str)}
     role, examples = metadata.get("role", Role.DECIDE), metadata.get("examples", "0")
     if role not in [*Role]:
         raise BadRequest(f"metadata.role: one of {', '.join(Role)}", "metadata.role")

@@ -169,7 +169,7 @@ def read_request(body: Any, model: str, verb: str, *, is_sse: bool) -> WireReque
     declared = [function for tool in data.tools or () for function in tool.function_declarations]
     specs = [ToolSpec(one.name, one.description or "", one.parameters or one.parameters_json_schema or {}) for one in declared]
     tools = base.checked_tools(specs, MAX_FUNCTIONS, _NAME)
-    config, metadata = data.generation_config, base.own_metadata(data.labels)
+    config, metadata = data.generation_config, data.labels or {}
     schema = _reply_schema(config)
     if tools and schema is not None:
         where = "generationConfig.responseMimeType"

@@ -181,7 +181,7 @@ def read_request(body: Any, *, counting: bool) -> WireRequest:
     tools, choice = _tools(data.tools or ()), data.tool_choice
     of_reply = data.output_format or (data.output_config and data.output_config.format)
     whole = data if isinstance(data, _Body) else None
-    metadata = base.own_metadata(whole.metadata if whole else None)
+    metadata = (whole.metadata if whole else None) or {}
     request = Request(
         tuple([Message("system", system), *messages] if system else messages),
         tools,

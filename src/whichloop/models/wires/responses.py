@@ -214,7 +214,7 @@ class ResponsesWire(OpenAIWire):
         conversation = (*_messages(previous), *_messages(own))
         base.check_history(conversation, "input")
         tools = tools_of([tool for tool in body.tools or () if tool.type == "function"])
-        metadata = base.own_metadata(body.metadata)
+        metadata = body.metadata or {}
         request = Request(
             (Message("system", body.instructions), *conversation) if body.instructions else conversation,
             tools,
