@@ -15,15 +15,7 @@ from typing import Any, Literal, Protocol
 
 from whichloop.models.metering import MeteredExchange
 from whichloop.models.tunnel import Tunnel
-from whichloop.models.wires.base import (
-    BadRequest,
-    Refusal,
-    Stamp,
-    Wire,
-    WireRequest,
-    with_client_names,
-    with_suite_names,
-)
+from whichloop.models.wires.base import BadRequest, Refusal, Stamp, Wire, WireRequest, with_client_names, with_suite_names
 from whichloop.protocol.chat import NativeCall, Reply, Usage
 from whichloop.protocol.model import (
     CHARS_PER_TOKEN,
