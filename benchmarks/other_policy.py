@@ -133,7 +133,10 @@ class OtherModel:
         if request.role in (Role.REASON, Role.SUMMARIZE):
             goals = {call.id: call.goal for call in self.script.plan.calls}
             said = [
-                f"{goals[e]}: {entry.signed}" for e in known for entry in self.tunnel.ledger.issued[-40:] if entry.value == known[e]
+                f"{goals[e]}: {entry.around(entry.text)}"
+                for e in known
+                for entry in self.tunnel.ledger.issued[-40:]
+                if entry.value == known[e]
             ]
             return (Text("\n".join(dict.fromkeys(said)) or "There is nothing yet."),)
         if request.role in (Role.REFLECT, Role.VALIDATE):

@@ -16,6 +16,7 @@ from dspy import lm15
 
 from whichloop.dspy_seam import ClientModel, close_local_clients
 from whichloop.dspy_seam.clients import LOCAL, LOCAL_KEY, HttpClient
+from whichloop.models.metering import Meter, MeteredExchange, MeteredModel
 from whichloop.models.scripted import Scripted
 from whichloop.models.scripted_calls import NATIVE
 from whichloop.models.server import ServedTrial, Server
@@ -61,7 +62,7 @@ class Switchboard:
         """A trial's scripted model behind the server, for as long as the trial lasts."""
         name = f"trial-{next(self._numbers)}"
         behind = _Behind(scripted)
-        self._trials[name] = ServedTrial(behind, scripted.tunnel, behind.codecs)
+        self._trials[name] = ServedTrial(behind.ask, scripted.tunnel, behind.codecs)
         try:
             yield OverHttp(f"{self.url}/t/{name}/{VERSIONS.get(self._wire, 'v1')}", scripted.tunnel, behind, self._wire)
         finally:
@@ -99,6 +100,10 @@ class _Behind(WrappedModel):
         self.codecs[name] = codec
         return name
 
+    async def ask(self, request: Request) -> MeteredExchange:
+        exchange = await MeteredModel(self, Meter()).exchange(request)
+        return exchange._replace(fault=self.tunnel.struck.pop(request.scope, None))
+
     async def complete(self, request: Request) -> Reply:
         try:
             return await self.model.complete(request)
@@ -106,10 +111,8 @@ class _Behind(WrappedModel):
             self.failures[request.scope] = error
             raise
         finally:
-            kind = self.tunnel.struck(request)
-            if kind is not None:
-                self.struck[request.scope] = kind
-                self.tunnel.mark_struck(request, kind)
+            if request.scope in self.tunnel.struck:
+                self.struck[request.scope] = self.tunnel.struck[request.scope]
 
 
 class OverHttp:
@@ -176,7 +179,7 @@ class OverHttp:
             raise
         finally:
             if (kind := self._behind.struck.pop(request.scope, None)) is not None:
-                self._tunnel.mark_struck(request, kind)
+                self._tunnel.struck[request.scope] = kind
 
 
 def _counted(request: Request, reply: Reply) -> Reply:

@@ -26,7 +26,6 @@ from hypothesis import strategies as st
 from tests.cases import cases
 from tests.loops.helpers import Script, answer, call, texts
 from tests.loops.looking import looks_once, watched_limits
-from tests.models.bench import Ear
 from tests.rows import row
 from tests.syntax import nodes_of, parsed
 from whichloop.checks.loop.scene import Gate, RunLog, open_gate
@@ -40,7 +39,7 @@ from whichloop.loops.resumable import Replay
 from whichloop.loops.shared.boundary import RelayingObserver, WatchedModel
 from whichloop.loops.shared.call_ids import CallIds
 from whichloop.loops.stateless import ActivityManager, ManualAgentLoop, MultiToolRegistry, Stateless
-from whichloop.models.metering import Listener
+from whichloop.models.metering import HearCall
 from whichloop.models.tunnel import Tunnel
 from whichloop.protocol import SILENT, Loop, Observer, Query, StopRun, Tool, Toolbox, ToolCall, run_sync
 from whichloop.protocol.outcome import Budget
@@ -80,7 +79,7 @@ def stand_ins(within: Toolbox) -> dict[Any, Any]:
         CallIds: ids,
         Replay: Replay(checkpoint, Budget(), SILENT, ids),
         GuardQuestions: Confirming(None, script, SILENT),  # type: ignore[arg-type]  # a query that nobody is asked about
-        Listener: Ear(),
+        HearCall | None: None,
         RunLog: RunLog(),
         AgentLog: AgentLog(100),
         Gate: open_gate,

@@ -101,10 +101,10 @@ class Bench:
         self.ear = Ear()
         self.meter = Meter()
         self.tunnel = Tunnel(real_time=real_time)
-        self.toolbox = MeteredToolbox(tools, self.ear, self.tunnel)
+        self.toolbox = MeteredToolbox(tools, self.ear.tool_call, self.tunnel)
         script = Script(plan, self.oracle, self.profile, seed, "t", repeat, {tool.name: tool.spec for tool in tools})
         self.scripted = Scripted(script, self.tunnel)
-        self.model: Model = MeteredModel(self.scripted, self.meter, self.ear, self.tunnel)
+        self.model: Model = MeteredModel(self.scripted, self.meter, self.ear.exchange, self.tunnel)
 
     def request(self, *texts: str, **changes: Any) -> Request:
         """A deciding request that shows these texts and offers all tools."""

@@ -10,12 +10,13 @@ import openai
 import pytest
 
 from whichloop.models.fake import FakeModel
+from whichloop.models.metering import Meter, MeteredModel
 from whichloop.models.profiles import Profile
 from whichloop.models.scripted_calls import NATIVE
 from whichloop.models.server import ServedTrial, Server
 from whichloop.models.tunnel import Tunnel
 from whichloop.models.wires.base import Refusal, WireRequest
-from whichloop.protocol import Reply
+from whichloop.protocol import Model, Reply
 
 from . import bench
 
@@ -44,14 +45,18 @@ class Book:
         return self.served[trial or "any"]
 
 
+def served(model: Model, tunnel: Tunnel, **more: Any) -> ServedTrial:
+    return ServedTrial(MeteredModel(model, Meter(), tunnel=tunnel).exchange, tunnel, **more)
+
+
 def fixed(said: Reply | Exception) -> ServedTrial:
     """A trial whose model always says, or raises, the same."""
-    return ServedTrial(FakeModel(then=said), Tunnel())
+    return served(FakeModel(then=said), Tunnel())
 
 
 def of(trial: Any, **changes: Any) -> ServedTrial:
     """A bench's trial as the server has it."""
-    return ServedTrial(trial.scripted, trial.tunnel, {"native": NATIVE}, **changes)
+    return served(trial.scripted, trial.tunnel, codecs={"native": NATIVE}, **{"tools": trial.toolbox.names} | changes)
 
 
 def struck(kind: str, **more: Any) -> ServedTrial:

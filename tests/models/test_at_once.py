@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from tests.cases import cases
 from whichloop.models.fake import FakeModel
 from whichloop.models.receipts import PromptView
-from whichloop.models.tunnel import TURNS_OF_REQUESTS, CallsAtOnce, InOrder, early_call, with_one_id
-from whichloop.protocol import Message, NativeCall, Plan, PlannedCall, ProviderError, Ref, Reply, Request, ToolCall, run_sync
+from whichloop.models.tunnel import TURNS_OF_REQUESTS, CallsAtOnce, InOrder, early_call
+from whichloop.protocol import Message, Plan, PlannedCall, ProviderError, Ref, Reply, Request, ToolCall, run_sync
 
 LAW = settings(max_examples=cases(30), deadline=None)
 
@@ -61,7 +61,7 @@ def test_a_held_call_ends_after_those_beside_it_in_its_scope_and_before_those_th
 @given(st.integers(1, 5), st.booleans())
 def test_a_call_overlaps_iff_it_begins_before_all_that_it_needs_is_done(writes, at_once):
     calls, names = CallsAtOnce(), [f"write {number}" for number in range(writes)]
-    calls.expect_apart("read", names)
+    calls.awaited["read"] = set(names)
     ran([*names, "read"], [""] * (writes + 1), names, calls, at_once=at_once)
     ran(["read"], [""], (), calls)  # again, when nobody expects it any more
     assert (calls.chances, calls.overlaps) == (1, int(at_once))
@@ -79,8 +79,6 @@ def test_what_is_made_too_early_waits_for_effects_alone():
     assert early == (ToolCall("count", {}), ("a", "b"))  # to take needs the result of what is made now
     assert early_call(view, ("a", "b", "count")) is None
     assert early_call(view, ()) is None
-    made = with_one_id(Reply("t", (NativeCall("x", "put", "{}"), NativeCall("y", "take", "{}"))))
-    assert made == Reply("t", (NativeCall("x", "put", "{}"), NativeCall("x", "take", "{}")))
 
 
 class Wire(FakeModel):

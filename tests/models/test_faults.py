@@ -31,7 +31,7 @@ from whichloop.models.faults import (
     geometric,
     mislead,
     new_argument,
-    spoil,
+    spoiled_forms,
 )
 from whichloop.models.metering import MeteredToolbox
 from whichloop.models.outages import WithOutages
@@ -58,8 +58,6 @@ from whichloop.protocol import (
 )
 from whichloop.protocol.receipts import sightings
 from whichloop.protocol.tool_calls import McpError, read_mcp_error
-
-from . import bench
 
 LAW = settings(max_examples=cases(40), deadline=None)
 WIRE = sorted(kind for kind in FAULT_KINDS if kind.startswith("wire."))
@@ -151,7 +149,7 @@ def test_a_fault_is_active_until_it_is_cleared(clearing: Any, attempts: int, bef
 @LAW
 @given(text=st.text(min_size=1, max_size=60))
 def test_a_bad_wire_changes_any_text(kind: str, text: str) -> None:
-    spoiled = spoil(kind, Reply(text))
+    spoiled = spoiled_forms(kind, Reply(text))[0]
     assert spoiled.text != text
     assert len(spoiled.text) < len(text) if kind in ("wire.malformed", "wire.truncated", "wire.empty") else text in spoiled.text
 
@@ -159,10 +157,10 @@ def test_a_bad_wire_changes_any_text(kind: str, text: str) -> None:
 @pytest.mark.parametrize("kind", WIRE)
 def test_a_strict_format_reads_no_spoiled_reply_and_calls_are_spoiled_whatever_is_said_beside_them(kind: str) -> None:
     with pytest.raises(WireError):
-        CODEC.parse(spoil(kind, CODEC.render(Act("", (ToolCall("add", {"a": 1}),)))))
+        CODEC.parse(spoiled_forms(kind, CODEC.render(Act("", (ToolCall("add", {"a": 1}),))))[0])
     for text in ("", "Next: find c1."):
         reply = Reply(text, (NativeCall("1", "add", '{"a": 1, "b": 2}'),), finish_reason="tool_calls")
-        spoiled = spoil(kind, reply)
+        spoiled = spoiled_forms(kind, reply)[0]
         assert spoiled != reply
         assert spoiled.text == ("" if kind == "wire.empty" else text)
         assert [call.name for call in spoiled.calls] == ([] if kind == "wire.empty" else ["add"])
@@ -254,7 +252,7 @@ def tools_struck(kind: str, attempts: int) -> MeteredToolbox:
     tunnel = Tunnel()
     fault = Fault(kind, FaultPoint("tool", "c1"), "after", attempts)
     tunnel.of_call[call_digest("price", {"item": "lamp"})] = fault
-    return MeteredToolbox([Tool.from_function(price)], bench.Ear(), tunnel)
+    return MeteredToolbox([Tool.from_function(price)], tunnel=tunnel)
 
 
 PRICE_CALL = ToolCall("price", {"item": "lamp"})

@@ -14,7 +14,6 @@ from whichloop.loops.bare_codecs import CODEC
 from whichloop.models.faults import spoiled_reply
 from whichloop.models.feedback import (
     FaultSigns,
-    GoodTurn,
     Level,
     level_shown,
     signs_of_decision,
@@ -34,10 +33,10 @@ MEANT = Act("", (ToolCall("power", {"base": 2, "exponent": 3}),))
 OTHER = ToolCall("power_v2", {"base": 2, "exponent": 3})
 TOLD = "ToolUnavailable service unavailable, try again"
 MARKED = "[r:0abc12.12ab] 8 [0abc12.12ab:r]"
-GOOD = GoodTurn(
+GOOD = (
     Request((Message("user", "What is 2 + 2?"),)),
-    Reply("add 2 2"),
     Request((Message("user", "What is 2 + 2?"), Message("user", "Observation: 4"))),
+    Reply("add 2 2"),
 )
 
 

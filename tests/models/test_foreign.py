@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from whichloop.datasets import typed
 from whichloop.models.filling import Unfillable, fill, filled_value, fits, least, otherwise, same
-from whichloop.models.server.foreign import ForeignCodec, foreign_codec
+from whichloop.models.server.foreign import ForeignCodec
 from whichloop.models.wires.base import Incoming
 from whichloop.models.wires.chat import CHAT
-from whichloop.protocol import Act, Answer, Completion, Inexpressible, Reply, Text, ToolCall, ToolSpec, WireError
+from whichloop.protocol import Act, Answer, Completion, Inexpressible, Reply, Request, Text, ToolCall, ToolSpec, WireError
 
 OBJECT = {"type": "object"}
 ADD = ToolSpec("add", "", OBJECT | {"properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}, "required": ["a", "b"]})
@@ -25,6 +25,13 @@ SUBMIT_TEXT = ToolSpec("final_answer", "", OBJECT | {"properties": {"answer": {"
 SUBMIT_NUMBER = ToolSpec("submit", "", OBJECT | {"properties": {"answer": {"type": "number"}}, "required": ["answer"]})
 FINISH = ToolSpec("finish", "", OBJECT | {"properties": {}})
 TASK_TOOLS = ("add", "search")
+
+
+def codec_for(
+    tools: tuple[ToolSpec, ...] = (), choice: str | None = None, schema: Any = None, parallel: bool = True
+) -> ForeignCodec:
+    return ForeignCodec(Request((), tools, choice, schema, parallel_calls=parallel), TASK_TOOLS)
+
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers(-99, 99) | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
@@ -68,7 +75,7 @@ tools = st.lists(
 def codecs(draw: st.DrawFn) -> ForeignCodec:
     offered = tuple(draw(tools))
     choices = [None, "auto", "none", *(["required", *(tool.name for tool in offered)] if offered else [])]
-    return ForeignCodec(offered, draw(st.sampled_from(choices)), draw(st.none() | schemas), draw(st.booleans()), TASK_TOOLS)
+    return codec_for(offered, draw(st.sampled_from(choices)), draw(st.none() | schemas), draw(st.booleans()))
 
 
 @given(codecs(), moves)
@@ -79,7 +86,7 @@ def test_a_move_reads_back_or_cannot_be_said(codec, move):
         assert codec.unsaid == [move]
         return
     assert codec.parse(reply) == move
-    assert codec.constrained(reply) == reply or codec.choice == "required" or codec.is_forced
+    assert codec.constrained(reply) == reply or codec.request.tool_choice == "required" or codec.is_forced
 
 
 @given(codecs(), st.text(max_size=20), moves)
@@ -89,14 +96,14 @@ def test_what_is_left_of_any_move_keeps_to_the_request(codec, prose, move):
     except Inexpressible:
         reply = Reply(prose)
     made = codec.constrained(reply)
-    if codec.choice == "required" or codec.is_forced:
+    if codec.request.tool_choice == "required" or codec.is_forced:
         assert made.calls
-        assert not codec.is_forced or {call.name for call in made.calls} == {codec.choice}
-    if codec.choice == "none":
+        assert not codec.is_forced or {call.name for call in made.calls} == {codec.request.tool_choice}
+    if codec.request.tool_choice == "none":
         assert not made.calls
-    assert codec.parallel or len(made.calls) <= 1
-    if codec.schema is not None and not made.calls and fillable(codec.schema):
-        assert fits(codec.schema, json.loads(made.text))
+    assert codec.request.parallel_calls or len(made.calls) <= 1
+    if codec.request.response_schema is not None and not made.calls and fillable(codec.request.response_schema):
+        assert fits(codec.request.response_schema, json.loads(made.text))
 
 
 @given(codecs(), st.text(max_size=20))
@@ -112,15 +119,15 @@ def test_calls_are_native_and_their_ids_unique_in_the_conversation():
         {"role": "tool", "tool_call_id": "call_0", "content": "0"},
     ]
     offered = [{"type": "function", "function": {"name": "add"}}]
-    codec = foreign_codec(CHAT.read(Incoming({"model": "m", "messages": history, "tools": offered})))
+    codec = ForeignCodec(CHAT.read(Incoming({"model": "m", "messages": history, "tools": offered})).request)
     reply = codec.render(Act("Both.", (ToolCall("add", {"a": 1}), ToolCall("add", {"a": 2}))))
     assert [call.id for call in reply.calls] == ["call_1", "call_2"]
     assert (reply.text, reply.finish_reason) == ("Both.", "tool_calls")
 
 
 def test_how_many_calls_a_request_leaves_room_for():
-    assert [ForeignCodec((ADD,), parallel=parallel).max_calls for parallel in (True, False)] == [64, 1]
-    assert ForeignCodec((ADD,), "none").max_calls == ForeignCodec((ADD, SUBMIT), "submit", task_tools=TASK_TOOLS).max_calls == 0
+    assert [codec_for((ADD,), parallel=parallel).max_calls for parallel in (True, False)] == [64, 1]
+    assert codec_for((ADD,), "none").max_calls == codec_for((ADD, SUBMIT), "submit").max_calls == 0
 
 
 @pytest.mark.parametrize(
@@ -135,7 +142,7 @@ def test_how_many_calls_a_request_leaves_room_for():
     ],
 )
 def test_which_tool_is_the_way_to_finish(offered, choice, found):
-    finishing = ForeignCodec(offered, choice, task_tools=TASK_TOOLS).finishing
+    finishing = codec_for(offered, choice).finishing
     assert (finishing.name if finishing else None) == found
 
 
@@ -151,14 +158,14 @@ def said(codec: ForeignCodec, move: Any) -> tuple[str, dict[str, Any]]:
 
 @pytest.mark.parametrize("choice", [None, "auto", "required", "submit"])
 def test_the_answer_goes_through_the_finishing_tool(choice):
-    codec = ForeignCodec((ADD, SUBMIT), choice, task_tools=TASK_TOOLS)
+    codec = codec_for((ADD, SUBMIT), choice)
     assert said(codec, Answer("All is known.", 9)) == ("submit", {"answer": 9})
 
 
 def test_a_forced_task_tool_that_is_not_due_gets_arguments_after_its_schema():
-    codec = ForeignCodec((ADD, SEARCH), "search", task_tools=TASK_TOOLS)
+    codec = codec_for((ADD, SEARCH), "search")
     assert said(codec, Act("Next.", (ToolCall("add", {"a": 1, "b": 2}),))) == ("search", {"query": "not determined"})
-    codec = ForeignCodec((ADD, SEARCH), "add", task_tools=TASK_TOOLS)
+    codec = codec_for((ADD, SEARCH), "add")
     assert said(codec, Answer("", 9)) == ("add", {"a": 9, "b": 0})
 
 
@@ -179,7 +186,7 @@ def test_a_forced_task_tool_that_is_not_due_gets_arguments_after_its_schema():
     ],
 )
 def test_the_answer_as_json_after_the_schema(schema, answer, text):
-    codec = ForeignCodec(schema=schema)
+    codec = codec_for(schema=schema)
     if answer is None:
         with pytest.raises(Inexpressible):
             codec.render(Answer("", answer))
@@ -226,7 +233,7 @@ def bush(depth: int) -> dict[str, Any]:
     ],
 )
 def test_schemas_that_are_broken_or_without_end_are_given_up(schema):
-    ForeignCodec(schema=schema).constrained(Reply("x"))
+    codec_for(schema=schema).constrained(Reply("x"))
 
 
 def leaves_of(value: Any) -> list[Any]:

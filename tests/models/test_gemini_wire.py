@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from typing import Any
 
@@ -30,7 +31,6 @@ def ask(*contents: Any, verb: str = "generateContent", alt: str = "", **fields: 
     [
         ("/v1beta/models/scripted%2Fflaky-tools:countTokens", {}, "gemini", "count"),
         ("/v1/models/ft:gpt-4o:x:generateContent", {}, "gemini", "reply"),
-        ("/v1/models", {"x-goog-api-key": "k"}, "gemini", "models"),
         ("/v1beta/models/scripted:embedContent", {}, "gemini", None),
         ("/v1/chat/completions", {"anthropic-version": "2023-06-01"}, "messages", None),
         ("/v1/models", {"anthropic-version": "2023-06-01"}, "messages", "models"),
@@ -38,8 +38,7 @@ def ask(*contents: Any, verb: str = "generateContent", alt: str = "", **fields: 
 )
 def test_which_wire_a_request_is_meant_for(target: str, headers: dict[str, str], wire: str, kind: str | None) -> None:
     found = wire_for(segments(target), headers)
-    page = found.page(segments(target))
-    assert (found.name, page and page.kind) == (wire, kind)
+    assert (found.name, found.page(segments(target))) == (wire, kind)
 
 
 @pytest.mark.parametrize(("alt", "listed"), [("sse", False), ("", True), ("json", True)])
@@ -122,7 +121,8 @@ def test_whose_answer_it_is(calls: list[Any], answers: list[Any], ids: list[str]
 
 @given(st.text(min_size=1, max_size=12).filter(str.isprintable))
 def test_an_id_survives_in_its_signature(call_id: str) -> None:
-    for written in (signature(call_id), signature(call_id).rstrip("="), signature(call_id).replace("+", "-").replace("/", "_")):
+    for encode in (base64.b64encode, base64.urlsafe_b64encode):
+        written = encode(base64.b64decode(signature(call_id), validate=True)).decode().rstrip("=")
         asked = ask(ASK, {"role": "model", "parts": [called("a", thoughtSignature=written)]}, {"parts": [answered("a")]})
         assert asked.request.messages[1].calls[0].id == call_id
 
@@ -145,7 +145,7 @@ def test_a_call_that_cannot_be_written_ends_the_reply_as_malformed_and_after_a_c
     calls = (NativeCall("a", "add", '{"a": 1}'), NativeCall("b", "add", '{"a": '))
     for bodies in (
         [GEMINI.reply(ask(), Reply("x", calls), STAMP)],
-        [event.data for event in GEMINI.events(ask(), Reply("x", calls), STAMP)],
+        list(GEMINI.events(ask(), Reply("x", calls), STAMP)),
     ):
         candidate = bodies[-1]["candidates"][0]
         assert candidate["finishReason"] == "MALFORMED_FUNCTION_CALL"

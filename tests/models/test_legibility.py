@@ -57,7 +57,7 @@ def issued(value: Any) -> tuple[Ledger, ReceiptEntry]:
 def shown(value: Any, wrap: Callable[[str], str]) -> dict[Path, float]:
     """What a prompt shows of a result that was written into it in some way."""
     ledger, entry = issued(value)
-    seen = sightings(wrap(entry.signed)).get(entry.call, ())
+    seen = sightings(wrap(entry.around(entry.text))).get(entry.call, ())
     found: dict[Path, float] = {}
     for one in seen:
         found.update(ledger.parts_shown(entry, one, tuple(paths_of(value))))

@@ -14,15 +14,15 @@ from whichloop.protocol import Message, NativeCall, Reply, Sampling, ToolSpec, U
 
 from .test_wires import STAMP, objects
 from .wire_clients import CLIENTS
-from .wire_refusals import ADD, RESULT, TEXT, USER
+from .wire_refusals import ADD, TEXT, USER
 
 SEARCH = {"type": "web_search_20250305", "name": "web_search"}
 
 
-def ask(*messages: Any, page: str = "", recall: Any = lambda _: None, **fields: Any) -> WireRequest:
+def ask(*messages: Any, page: str = "", **fields: Any) -> WireRequest:
     body = {"model": "scripted", "messages": list(messages or [USER]), **({} if page else {"max_tokens": 99}), **fields}
     path = ("v1", "messages", page) if page else ("v1", "messages")
-    return MESSAGES.read(Incoming(body, path, headers=CLIENTS["messages"].headers, recall=recall))
+    return MESSAGES.read(Incoming(body, path, headers=CLIENTS["messages"].headers))
 
 
 def test_blocks_become_messages() -> None:
@@ -93,24 +93,6 @@ def test_a_reply_at_a_stop_sequence_names_it_and_one_of_nothing_has_no_block() -
 
 def test_what_is_read_from_the_cache_is_no_input() -> None:
     asked, reply = ask(), Reply("x", usage=Usage(100, 5, 60))
-    first = next(MESSAGES.events(asked, reply, STAMP)).data["message"]
+    first = next(MESSAGES.events(asked, reply, STAMP))["message"]
     for usage in (MESSAGES.reply(asked, reply, STAMP)["usage"], first["usage"]):
         assert (usage["input_tokens"], usage["cache_read_input_tokens"]) == (40, 60)
-
-
-def test_a_thread_is_the_conversation_with_the_replies_that_were_given() -> None:
-    kept: dict[str, Any] = {}
-
-    def say(number: str, *messages: Any, **fields: Any) -> WireRequest:
-        asked = ask(*messages, recall=kept.get, **fields)
-        reply = Reply("Hm.", (NativeCall("call_0", "add", '{"a": 1}'),), Usage(3, 4), "tool_calls")
-        kept.update([MESSAGES.remembered(asked, reply, Stamp(number, 0))])  # type: ignore[list-item]
-        return asked
-
-    result = {"role": "user", "content": [RESULT | {"tool_use_id": "toolu_call_0"}]}
-    first = say("1", thread={"type": "create"}, system="Be brief.", tools=[ADD])
-    second = say("2", result, thread={"type": "continue", "previous_message_id": "msg_1"})
-    third = say("3", result, thread={"type": "continue", "previous_message_id": "msg_2"})
-    turn = (Message("assistant", "Hm.", (NativeCall("call_0", "add", '{"a": 1}'),)), Message("tool", "2", call_id="call_0"))
-    assert second.request.messages == (*first.request.messages, *turn)
-    assert (third.request.messages, third.request.tools) == ((*second.request.messages, *turn), first.request.tools)

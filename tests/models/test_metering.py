@@ -78,7 +78,9 @@ class Echo:
 
 
 def metered(budget: Budget | None = None, *, model: Model | None = None, parent: Meter | None = None) -> Any:
-    return MeteredModel(model or Echo(), Meter(budget or Budget(), parent), bench.Ear())
+    made: Any = MeteredModel(model or Echo(), Meter(budget or Budget(), parent), (ear := bench.Ear()).exchange)
+    made.ear = ear
+    return made
 
 
 async def spend(model: Any, most: int = 50) -> int:
@@ -106,7 +108,7 @@ def test_a_budget_lets_calls_through_until_a_limit_is_reached(calls, tokens, dol
     assert made == min(limits)
     assert (model.meter.calls, model.meter.tokens) == (made, 10 * made)
     assert model.meter.dollars == made * (cost or 0)
-    assert len(model._listener.exchanges) == made
+    assert len(model.ear.exchanges) == made
     assert bool(model.meter.refused) == (made < 50)
 
 
@@ -234,7 +236,7 @@ def test_a_stream_is_heard_once_with_what_came(chunks: int, fails: bool, heard: 
     model = metered(model=Echo(fails=fails))
     with pytest.raises(ProviderError) if fails else contextlib.nullcontext():
         run_sync(read(model))
-    ((request, reply, error, fault),) = model._listener.exchanges
+    ((request, reply, error, fault),) = model.ear.exchanges
     assert (request, fault, str(error)) == (QUESTION, None, "down" if fails else "None")
     assert (reply and reply.text, model.meter.calls) == (heard, 1)
     assert heard != "a b c" or (reply.usage, model.meter.tokens) == (Usage(6, 2, estimated=True), 8)
@@ -251,7 +253,7 @@ TOOLS = (Tool.from_function(lookup, blocking=False),)
 
 
 def toolbox(tunnel: Tunnel | None) -> Any:
-    return MeteredToolbox(TOOLS, bench.Ear(), tunnel)
+    return MeteredToolbox(TOOLS, tunnel=tunnel)
 
 
 def call(tools: Toolbox, **arguments: Any) -> Observation:

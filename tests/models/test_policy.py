@@ -166,7 +166,7 @@ def _with_alternative() -> Any:
 
 def issued(trial: bench.Bench, a: int, b: int, text: str, value: Any = None) -> str:
     """The receipt of a sum; of one that failed where there is no value."""
-    return trial.tunnel.ledger.sign(call_digest("add", {"a": a, "b": b}), text, value, value is not None).signed
+    return trial.tunnel.ledger.sign(call_digest("add", {"a": a, "b": b}), text, value, value is not None).around(text)
 
 
 def test_a_call_that_fails_for_good_leaves_its_alternative() -> None:

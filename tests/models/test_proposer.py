@@ -127,12 +127,11 @@ def test_what_a_failure_tells(text: str, told: tuple[str, ...]) -> None:
     assert symptoms(text) == told
 
 
-STRICT = {"chat": dspy.ChatAdapter(use_json_adapter_fallback=False), "json": dspy.JSONAdapter()}
+STRICT = dspy.ChatAdapter(use_json_adapter_fallback=False)
 
 
-@pytest.mark.parametrize("adapter", STRICT)
-def test_copro_the_first_proposals_and_the_later_ones_which_go_on_from_the_best(adapter: str) -> None:
-    with asking(ScriptedProposer(), STRICT[adapter]):
+def test_copro_the_first_proposals_and_the_later_ones_which_go_on_from_the_best() -> None:
+    with asking(ScriptedProposer(), STRICT):
         made = dspy.Predict(BasicGenerateInstruction, n=6, temperature=1.4)(basic_instruction=CURRENT)
     proposed = made.completions.proposed_instruction
     assert len(proposed) == len(made.completions.proposed_prefix_for_output_field) == 6
@@ -144,7 +143,7 @@ def test_copro_the_first_proposals_and_the_later_ones_which_go_on_from_the_best(
             f"Instruction #1: {CURRENT} Worse.", "Prefix #1: Reply:", "Resulting Score #1: 20.0",
             f"Instruction #2: {best}", "Prefix #2: Reply:", "Resulting Score #2: 40.0",
         ]  # fmt: skip
-        with asking(ScriptedProposer(), STRICT["chat"]):
+        with asking(ScriptedProposer(), STRICT):
             made = dspy.Predict(GenerateInstructionGivenAttempts, n=3, temperature=1.4)(attempted_instructions=attempts)
         assert all(text.startswith(best) and named(text) and "Worse" not in text for text in made.completions.proposed_instruction)
 

@@ -37,7 +37,7 @@ EMBEDDINGS: dict[str, Callable[[str], str]] = {
 @given(arguments=ARGUMENTS, result=st.text(max_size=30))
 def test_a_receipt_is_found_in_any_format(embed: Callable[[str], str], arguments: dict[str, object], result: str) -> None:
     entry = issue(Ledger(), "add", arguments, result, result, True)
-    found = sightings(embed(entry.signed))
+    found = sightings(embed(entry.around(entry.text)))
     (sighting,) = found[entry.call]
     assert sighting.content == entry.content == content_digest(result)
     assert sighting.side == "both"
@@ -47,7 +47,7 @@ def test_a_receipt_is_found_in_any_format(embed: Callable[[str], str], arguments
 @given(text=st.text(max_size=40), result=st.text(max_size=10))
 def test_without_its_receipt_a_result_is_as_the_tool_gave_it(text: str, result: str) -> None:
     entry = issue(Ledger(), "add", {}, result, result, True)
-    assert strip_receipts(f"{text}{entry.signed}{text}") == f"{text}{result}{text}"
+    assert strip_receipts(f"{text}{entry.around(entry.text)}{text}") == f"{text}{result}{text}"
 
 
 @LAW
@@ -117,7 +117,7 @@ def test_a_lie_is_believed_and_what_depends_on_it_comes_out_wrong(name: str) -> 
         values[planned.id] = arguments["a"] + arguments["b"] + (100 if planned.id == name else 0)
         value = values[planned.id]
         issue(trial.tunnel.ledger, "add", arguments, str(value), value, True)
-    view = trial.view(*(entry.signed for entry in trial.tunnel.ledger.issued))
+    view = trial.view(*(entry.around(entry.text) for entry in trial.tunnel.ledger.issued))
     assert view.results.keys() == {"c1", "c2", "c3"}
     assert view.misled
     assert view.values["c3"] == 122
@@ -127,9 +127,9 @@ def test_a_later_true_result_takes_the_place_of_a_lie() -> None:
     trial = bench.Bench(bench.chain(3))
     lie = issue(trial.tunnel.ledger, "add", {"a": 1, "b": 1}, "3", 3, True)
     believed = issue(trial.tunnel.ledger, "add", {"a": 3, "b": 10}, "13", 13, True)
-    assert trial.view(lie.signed, believed.signed).values == {"c1": 3, "c2": 13}
+    assert trial.view(lie.around(lie.text), believed.around(believed.text)).values == {"c1": 3, "c2": 13}
     truth = issue(trial.tunnel.ledger, "add", {"a": 1, "b": 1}, "2", 2, True)
-    now = trial.view(lie.signed, believed.signed, truth.signed)
+    now = trial.view(lie.around(lie.text), believed.around(believed.text), truth.around(truth.text))
     assert now.values == {"c1": 2}  # what was made of the lie is no call of the plan
     assert not now.misled
 
@@ -151,7 +151,7 @@ def conversation(order: list[int], ledger: Ledger, ids: list[str] | None = None)
     entries = [issue(ledger, "put", {"n": place}, f"put {place}", place, True) for place in range(len(order))]
     calls = tuple(NativeCall(name, "put", f'{{"n": {place}}}') for place, name in enumerate(names))
     given_for = zip(names, order, strict=True)
-    results = [Message("tool", f"it says {entries[place].signed}", call_id=name) for name, place in given_for]
+    results = [Message("tool", f"it says {entries[place].around(entries[place].text)}", call_id=name) for name, place in given_for]
     return [Message("user", "q"), Message("assistant", "", calls), *results]
 
 

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whichloop.models import real
+from whichloop.models.limits import WithSampling
 from whichloop.models.prices import Price
 from whichloop.models.real import ABILITIES, RealModel, RealOptions
 from whichloop.protocol import Capabilities, Chunk, ContextOverflow, Message, ProviderError, Reply, Request, Sampling, Usage
@@ -217,7 +218,7 @@ def test_waiting_for_a_turn_uses_up_no_patience() -> None:
 
 def test_what_a_request_leaves_open_is_filled() -> None:
     model = Flaky(["ok"])
-    wrapped = RealModel(model, RealOptions(sampling=Sampling(temperature=0.5, max_tokens=9, stop=("x",))))
+    wrapped = WithSampling(model, Sampling(temperature=0.5, max_tokens=9, stop=("x",)))
     virtually(wrapped.complete(Request(HELLO.messages, sampling=Sampling(temperature=0.0, seed=3))))
     assert model.asked[0][1].sampling == Sampling(0.0, 9, None, 3, ("x",))
 

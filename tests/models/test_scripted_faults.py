@@ -30,7 +30,7 @@ from whichloop.models.policy import MADE_UP
 from whichloop.models.profiles import FAULT_KINDS, OF_CALLS
 from whichloop.models.scripted_calls import NATIVE
 from whichloop.models.server.foreign import ForeignCodec
-from whichloop.protocol import Act, Answer, Codec, Inexpressible, Move, Reply, Text, ToolCall, WireError, run_sync
+from whichloop.protocol import Act, Answer, Codec, Inexpressible, Move, Reply, Request, Text, ToolCall, WireError, run_sync
 
 from . import bench
 from .bench import OneCall, profile, run, settled
@@ -137,7 +137,7 @@ def test_a_fault_of_a_call_is_the_same_whoever_makes_it_and_from_where(kind: str
 
 WIRE_KINDS = sorted(kind for kind in FAULT_KINDS if kind.startswith("wire."))
 CODECS: list[Codec] = [
-    *FORMATS.values(), NATIVE, FinishCodec(Output.of(None)), XmlCodec(Output.of(None)), ForeignCodec(),
+    *FORMATS.values(), NATIVE, FinishCodec(Output.of(None)), XmlCodec(Output.of(None)), ForeignCodec(Request(())),
     UNDERSTAND, PLAN, SELECT, REFLECT, REASON, ANSWER, answer_codec({}),
     react_codec("Go.", extract=True), react_codec("Go.", extract=False),
     extract_codec("Go.", "null"), DecideCodec(AgentReasonerSignature), ProseCodec(FormatResponse, "formatter"),
@@ -207,7 +207,7 @@ def test_no_fault_of_the_wire_makes_a_format_say_something_else(kind: str, move:
 @pytest.mark.parametrize("kind", WIRE_KINDS)
 def test_free_text_is_no_format(kind: str) -> None:
     spared = kind != "wire.empty"
-    for codec in (NATIVE, FORMATS["native"], ANSWER, ForeignCodec()):
+    for codec in (NATIVE, FORMATS["native"], ANSWER, ForeignCodec(Request(()))):
         assert spares(kind, Answer("", "42"), codec.render(Answer("", "42"))) is spared
     assert spares(kind, None, Reply("I cannot say this.")) is spared
     for codec in (CODEC, FORMATS["fields"]):

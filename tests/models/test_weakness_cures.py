@@ -20,7 +20,7 @@ from whichloop.metrics.record import Record
 from whichloop.models.faults import answer_options
 from whichloop.models.profiles import WEAKNESS_KINDS, load_profile
 from whichloop.models.scripted_calls import NATIVE
-from whichloop.models.weaknesses import CURES, PromptParts, Slip, in_thousands, slips_of
+from whichloop.models.weaknesses import CURES, PHRASES, PromptParts, Slip, in_thousands, slips_of
 from whichloop.protocol import Act, Codec, Inexpressible, Message, NativeCall, Plan, PlannedCall, Ref, ToolCall, run_sync
 from whichloop.protocol.names import parse_spec
 from whichloop.protocol.wire import EXAMPLES, in_own_format, own_prompt
@@ -42,14 +42,14 @@ PLANS: dict[str, Plan] = {
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("hint", KINDS)
 def test_a_hint_cures_its_own_kind_and_no_other(kind: str, hint: str) -> None:
-    trial = told(bench.Bench(PLANS[kind], weak(kind), tools=TOOLS), f"Solve it.\n{CURES[hint].hint}\nTools follow.")
+    trial = told(bench.Bench(PLANS[kind], weak(kind), tools=TOOLS), f"Solve it.\n{CURES[hint]}\nTools follow.")
     answer = run_sync(trial.run())
     assert (answer == trial.expected) is (kind == hint)
     assert bool(noted(trial)) is (kind != hint)
 
 
 def says_a_hint(texts: list[str]) -> list[str]:
-    return [text for text in texts for cure in CURES.values() if cure.phrase.search(text)]
+    return [text for text in texts for phrase in PHRASES.values() if phrase.search(text)]
 
 
 def test_the_default_suite_says_no_hint_by_chance() -> None:
@@ -64,8 +64,8 @@ def test_the_default_suite_says_no_hint_by_chance() -> None:
 
 def test_every_hint_holds_its_phrase() -> None:
     assert CURES.keys() == {kind.partition(".")[2] for kind in WEAKNESS_KINDS}
-    for kind, cure in CURES.items():
-        assert [other for other in CURES if CURES[other].phrase.search(cure.hint)] == [kind]
+    for kind, hint in CURES.items():
+        assert [other for other in CURES if PHRASES[other].search(hint)] == [kind]
 
 
 WIRES: dict[str, Codec] = {
@@ -175,7 +175,7 @@ STATES = DECIDES | {"phased": "answer", "react_extract": "extract"}
 def records(design: str, *kinds: str, only: str = "") -> list[Record]:
     """Of five tasks by a design, with hints of these kinds under the instructions of one predictor, or of all."""
     suite, loop = make_suite(parse_spec("arithmetic(size=5)")), cast(Any, make_loop(parse_spec(design), 12))
-    hints = "\n".join(CURES[kind].hint for kind in kinds)
+    hints = "\n".join(CURES[kind] for kind in kinds)
     program = {name: made for name, made in loop.predictors.items() if name == (only or name)}
     told = {name: replace(made, instructions=f"{made.instructions}\n{hints}") for name, made in program.items()}
     arm = Arm(design, parse_spec(design), loop.with_predictors(told), "scripted", load_profile("teachable"))

@@ -21,7 +21,7 @@ from whichloop.protocol.receipts import MARK
 from . import bench
 from .weak_trials import KINDS, LAW, SPECS, TOOLS, Told, noted, product, said, told, weak
 
-ALL_HINTS = "\n".join(cure.hint for cure in CURES.values())
+ALL_HINTS = "\n".join(CURES.values())
 CODECS: dict[str, Codec | None] = {"native": None, "bare": FORMATS["json"]}
 
 
@@ -194,13 +194,13 @@ def test_a_request_without_the_hint_goes_on_with_what_another_has_made_right() -
 def test_a_slip_is_recovered_when_the_right_call_is_made_or_the_answer_is_stated_right_later() -> None:
     trial = bench.Bench(product(), weak("unit"), tools=TOOLS)
     assert "'a': 2" in ask(trial, "").text
-    ask(trial, CURES["unit"].hint)
+    ask(trial, CURES["unit"])
     trial.results("c1")
     trial.tunnel.settle()
     assert [(fault.kind, fault.landed, fault.recovered) for fault in trial.tunnel.faults] == [("weakness.unit", True, True)]
     answers, recovered = bench.Bench(product(), weak("answer"), tools=TOOLS), []
     shown = tuple(answers.results().values())
-    for text in ("", CURES["answer"].hint, ""):
+    for text in ("", CURES["answer"], ""):
         ask(answers, text, *shown, role=Role.ANSWER)
         recovered.append([fault.recovered for fault in answers.tunnel.faults])
     assert recovered == [[False], [True], [False]]

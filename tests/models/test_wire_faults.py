@@ -22,7 +22,7 @@ from whichloop.models.tunnel import Tunnel
 from whichloop.models.wires import WIRES
 from whichloop.protocol import NativeCall, Reply
 
-from .served import Book, exchange, struck
+from .served import Book, exchange, served, struck
 from .wire_clients import CLIENTS, Said
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "serve.md"
@@ -50,7 +50,7 @@ class Met:
 
 
 def _saying(*calls: NativeCall) -> ServedTrial:
-    return ServedTrial(FakeModel(then=Reply("", calls, finish_reason="tool_calls")), Tunnel())
+    return served(FakeModel(then=Reply("", calls, finish_reason="tool_calls")), Tunnel())
 
 
 def _twins() -> ServedTrial:

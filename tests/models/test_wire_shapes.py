@@ -14,7 +14,7 @@ import pytest
 
 from whichloop.models.server.server import segments
 from whichloop.models.wires import WIRES
-from whichloop.models.wires.base import Incoming, Stamp, WireFailure
+from whichloop.models.wires.base import Incoming, Refusal, Stamp
 from whichloop.protocol import NativeCall, Reply, Usage
 
 from .wire_clients import CLIENTS, NAME
@@ -208,14 +208,14 @@ def ours(real: RealShape) -> Any:
     """Return what our wire writes in that place, once over JSON."""
     wire, client = BY_NAME[real.wire], CLIENTS[real.wire]
     if real.what == "error":
-        return json.loads(json.dumps(wire.failure(WireFailure(400, "no")).body))
+        return json.loads(json.dumps(wire.failure(Refusal(400, "no"))[1]))
     stream = real.what.endswith("streamed")
     path = segments(client.path(stream=stream))
     asked = wire.read(Incoming(client.body(stream=stream), path, headers=client.headers))
     reply = SAID[real.what.removesuffix(", streamed")]
     if not stream:
         return json.loads(json.dumps(wire.reply(asked, reply, STAMP)))
-    return [(event.name, json.loads(json.dumps(event.data))) for event in wire.events(asked, reply, STAMP)]
+    return [(event.get("type", ""), json.loads(json.dumps(event))) for event in wire.events(asked, reply, STAMP)]
 
 
 def problems(value: Any, shape: Any, real: RealShape, where: str = "") -> Iterator[str]:

@@ -20,8 +20,8 @@ from whichloop.models.wires.base import (
     MAX_DEPTH,
     BadRequest,
     Incoming,
+    Refusal,
     Stamp,
-    WireFailure,
     WireRequest,
     with_client_names,
     with_suite_names,
@@ -83,7 +83,7 @@ def whole(client: Any, reply: Reply, stamp: Stamp = STAMP) -> Any:
 def streamed(client: Any, reply: Reply) -> Any:
     server = BY_NAME[client.wire]
     asked = read(client, client.body(stream=True), stream=True)
-    events = [(event.name, json.dumps(event.data)) for event in server.events(asked, reply, STAMP)]
+    events = [(event.get("type", ""), json.dumps(event)) for event in server.events(asked, reply, STAMP)]
     return client.read_stream(events + ([("", "[DONE]")] if server.stream_end else []))
 
 
@@ -314,12 +314,12 @@ def test_a_client_meets_each_refusal_with_its_vendors_status_and_type() -> None:
 @wire
 def test_an_error_has_the_vendors_form(client: Any) -> None:
     for status in (400, 401, 403, 404, 405, 413, 429, 500, 503, 504):
-        answer = BY_NAME[client.wire].failure(WireFailure(status, "no", wait_s=1.5 if status == 429 else None))
-        assert answer.status == (529 if (client.wire, status) == ("messages", 503) else status)
-        assert answer.body["error"]["message"].startswith("no")
-        assert client.error(answer.body)
-        assert status < 500 or client.error(answer.body) != client.refused
-        waits = "retry-after" in {name.lower() for name in answer.headers} or bool(client.wait(answer.body))
+        told, body, headers = BY_NAME[client.wire].failure(Refusal(status, "no", wait_s=1.5 if status == 429 else None))
+        assert told == (529 if (client.wire, status) == ("messages", 503) else status)
+        assert body["error"]["message"].startswith("no")
+        assert client.error(body)
+        assert status < 500 or client.error(body) != client.refused
+        waits = "retry-after" in {name.lower() for name in headers} or bool(client.wait(body))
         assert waits == (status == 429)
 
 

@@ -13,7 +13,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from tests.programs.bench import TOOLS, run
 from whichloop.models.fake import FakeModel
 from whichloop.models.faults import Fault, FaultPoint
-from whichloop.models.metering import MeteredToolbox, NoListener
+from whichloop.models.metering import MeteredToolbox
 from whichloop.models.receipts import call_digest
 from whichloop.models.server.mcp import TEXT_RESULT
 from whichloop.models.tunnel import Tunnel
@@ -27,7 +27,7 @@ def disturbed(kind, attempts=1):
     """Tools one of whose calls, double(n=4), suffers a fault."""
     tunnel = Tunnel()
     tunnel.of_call[call_digest("double", {"n": 4})] = Fault(kind, FaultPoint("tool", "c1"), "after", attempts)
-    return MeteredToolbox(TOOLS, NoListener(), tunnel)
+    return MeteredToolbox(TOOLS, tunnel=tunnel)
 
 
 def talked(talk, tools=TOOLS):

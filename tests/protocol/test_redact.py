@@ -156,7 +156,7 @@ def test_what_only_looks_a_little_like_a_key_stays(text):
 # what a run writes of itself
 DIGEST = st.binary(min_size=1, max_size=8).map(lambda data: sha256(data.hex()))
 RECEIPT = st.tuples(DIGEST, st.integers()).map(
-    lambda drawn: ReceiptEntry(drawn[0][:6], drawn[0][6:10], drawn[1], True, str(drawn[1])).signed
+    lambda drawn: ReceiptEntry(drawn[0][:6], drawn[0][6:10], drawn[1], True, str(drawn[1])).around(str(drawn[1]))
 )
 PREFIX = st.sampled_from(["call_", "chatcmpl-", "toolu_", "msg_", "run_", "fc_"])
 CALL_ID = st.tuples(PREFIX, DIGEST).map(lambda drawn: drawn[0] + drawn[1][:24])

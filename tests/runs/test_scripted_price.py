@@ -77,7 +77,7 @@ def test_every_trial_costs_its_tokens_and_less_with_a_cache(priced):
         assert record.cached_tokens <= (record.cacheable_tokens or 0) <= 1.02 * record.cached_tokens  # whole tokens of each request
     assert any(record.cached_tokens for record in priced.records)
     assert priced.manifest.settings.price == PRICE
-    told = "dollars are those of the scripted model's tokens at $3 (input), $0.3 (input from a cache) and $15 (output) a million."
+    told = "dollars are those of the scripted model's tokens at 3/15/0.3, in US dollars a million."
     assert told in " ".join(priced.comparison.remarks)
     assert priced.to_json()["answer"]["unit"] == "nominal_usd"
 

@@ -8,24 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
-from whichloop.protocol import (
-    Act,
-    Answer,
-    Codec,
-    Inexpressible,
-    Move,
-    Observation,
-    PlannedCall,
-    Reply,
-    Text,
-    ToolCall,
-    ToolSpec,
-    WireError,
-    refs,
-    render_value,
-)
+from whichloop.protocol.chat import Reply
 from whichloop.protocol.json_text import unit
-from whichloop.protocol.tool_calls import INTERNAL_ERROR, INVALID_PARAMS, McpError, ToolListing
+from whichloop.protocol.moves import Act, Answer, Codec, Inexpressible, Move, Text, WireError
+from whichloop.protocol.plan import PlannedCall, refs
+from whichloop.protocol.tool_calls import INTERNAL_ERROR, INVALID_PARAMS, McpError, Observation, ToolCall, ToolListing, ToolSpec
+from whichloop.protocol.values import render_value
 
 from .profiles import OF_CALLS, Profile
 
@@ -71,6 +59,8 @@ class Fault:
     believed: bool = False
     """Of an implicit failure: the model takes it for the result."""
     cured: bool = False
+    label: str = ""
+    """Of the instruction that it has planted in a result."""
 
     @property
     def family(self) -> str:
@@ -183,14 +173,14 @@ def spoiled_reply(kind: str, codec: Codec, move: Move | None, reply: Reply) -> t
     A fault spoils how a move is written, never what it says: the first form is taken that the format cannot read, or that still
     says the same; the usual one where it says something else in all forms.
     """
-    for form in _spoiled_forms(kind, reply):
+    for form in spoiled_forms(kind, reply):
         try:
             read = codec.parse(form)
         except WireError:
             return form, False
         if move is not None and _without_thought(read) == _without_thought(move):
             return form, form != reply
-    return spoil(kind, reply), False
+    return spoiled_forms(kind, reply)[0], False
 
 
 def _without_thought(move: Move) -> Move:
@@ -198,29 +188,19 @@ def _without_thought(move: Move) -> Move:
     return replace(move, thought="") if isinstance(move, Act | Answer) else move
 
 
-def spoil(kind: str, reply: Reply) -> Reply:
-    """Spoil a reply as a bad wire does in its usual way."""
-    return _spoiled_forms(kind, reply)[0]
-
-
-def _spoiled_forms(kind: str, reply: Reply) -> list[Reply]:
+def spoiled_forms(kind: str, reply: Reply) -> list[Reply]:
     """Return the ways in which a kind spoils a reply, the usual one first: one may show in a format in which another does not.
 
     The raw arguments of its calls are spoiled if it has any, else its text. Text beside calls is an aside: a design must not escape
     by having the model talk. A reply that is cut says so in its `finish_reason`; an empty one has ended of itself.
     """
     if kind == "wire.empty":
-        return [emptied(reply)]
+        return [replace(reply, text="", calls=(), finish_reason="stop")]
     spoiled = replace(reply, finish_reason="length" if kind == "wire.truncated" else reply.finish_reason)
     if not reply.calls:
         return [replace(spoiled, text=text) for text in _spoiled_texts(kind, reply.text)]
     calls = ([replace(call, arguments=text) for text in _spoiled_texts(kind, call.arguments)] for call in reply.calls)
     return [replace(spoiled, calls=together) for together in zip(*calls, strict=True)]
-
-
-def emptied(reply: Reply) -> Reply:
-    """Return a reply of which nothing is left."""
-    return replace(reply, text="", calls=(), finish_reason="stop")
 
 
 def _spoiled_texts(kind: str, text: str) -> list[str]:
@@ -335,30 +315,24 @@ LIST_CHANGED, DRIFTED, ERROR = "mcp.list_changed", "mcp.drifted", "mcp.error"
 """Kinds that leave a call without a result. The fourth, `mcp.cut`, is among the implicit ones of `faults`."""
 
 
-class ListFaults:
-    """The faults of one trial that change what its server lists."""
+def refused_by_server(kind: str, call: ToolCall) -> Observation:
+    """Return what a call gives under a fault of this kind."""
+    error_type, text = "McpError", str(McpError(INTERNAL_ERROR, "Internal error"))
+    if kind == LIST_CHANGED:
+        text = str(McpError(INVALID_PARAMS, f"Unknown tool: {call.name}"))
+    elif kind == DRIFTED:
+        error_type, text = "InvalidArguments", f"Input validation error: {new_argument(call.arguments)!r} is a required property"
+    return Observation(call.name, "error", text, error_type, None, call.call_id)
 
-    def __init__(self) -> None:
-        self._by_tool: dict[str, Fault] = {}
-        self._changes = 0
 
-    def strike(self, fault: Fault, call: ToolCall) -> Observation:
-        """Return what a call gives under a fault that leaves it without a result, and let the list show it."""
-        kind, text = "McpError", str(McpError(INTERNAL_ERROR, "Internal error"))
-        if fault.kind != ERROR:
-            self._by_tool[call.name] = fault
-            self._changes += 1
-        if fault.kind == LIST_CHANGED:
-            text = str(McpError(INVALID_PARAMS, f"Unknown tool: {call.name}"))
-        elif fault.kind == DRIFTED:
-            kind, text = "InvalidArguments", f"Input validation error: {new_argument(call.arguments)!r} is a required property"
-        return Observation(call.name, "error", text, kind, None, call.call_id)
+def listed(specs: tuple[ToolSpec, ...], faults: Mapping[str, Sequence[Fault]]) -> ToolListing:
+    """Return the tools as the server lists them now. `faults`: tool → those that have changed it in the list, in order.
 
-    def listed(self, specs: tuple[ToolSpec, ...]) -> ToolListing:
-        """Return the tools as the server lists them now. A fault shows until its tool's next call would succeed."""
-        active = {name: fault.kind for name, fault in self._by_tool.items() if fault.active(fault.strikes)}
-        there = [spec for spec in specs if active.get(spec.name) != LIST_CHANGED]
-        return ToolListing(tuple(drifted(spec) if spec.name in active else spec for spec in there), self._changes)
+    A fault shows until its tool's next call would succeed.
+    """
+    active = {name: changes[-1].kind for name, changes in faults.items() if changes[-1].active(changes[-1].strikes)}
+    there = [spec for spec in specs if active.get(spec.name) != LIST_CHANGED]
+    return ToolListing(tuple(drifted(spec) if spec.name in active else spec for spec in there), sum(map(len, faults.values())))
 
 
 def drifted(spec: ToolSpec) -> ToolSpec:

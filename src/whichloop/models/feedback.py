@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from whichloop.protocol import Codec, Message, Move, Reply, Request, WireError
 from whichloop.protocol.receipts import MARK, common_start, receipt_of
@@ -26,12 +26,8 @@ MIN_SHARE = 0.5
 """Share of the words of an error that must stand in the new text for it to be shown; short ones say nothing about it."""
 
 
-class GoodTurn(NamedTuple):
-    """Two requests of a loop and the good reply between them: what is new in the second is what the loop sends every time."""
-
-    before: Request
-    reply: Reply
-    now: Request
+GoodTurn = tuple[Request, Request, Reply]
+"""Two requests of a loop and the good reply between them: what is new in the second is what the loop sends every time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +55,7 @@ def level_shown(before: Request, now: Request, reply: Reply, signs: FaultSigns, 
         return "words"
     usual = set(words_of(*RESULT.findall(text)))
     if good is not None:
-        usual |= new_words(good.before, good.now, good.reply)[0]
+        usual |= new_words(*good)[0]
     if signs.complaints & (new - usual) and (not signs.names or signs.names & new):
         return "words"
     if any(receipt_of(mark) in text for mark in MARK.finditer(result)):  # the model sees what came of its own call

@@ -136,7 +136,7 @@ class _Filler:
                 yield self._object(schema, depth, {"answer": value})
             if schema.get("type") == "array" and isinstance(schema.get("items"), Mapping):
                 for inner in self.places(schema["items"], value, depth + 1):
-                    yield [inner, *self._list(schema, depth)[1:]]
+                    yield [inner, *[self.least(schema["items"], depth + 1)] * (_count(schema, "minItems") - 1)]
 
     def least(self, part: object, depth: int) -> Any:
         """Return a small value of a part's kind; the caller checks whether it is valid. Raises Unfillable."""
@@ -155,7 +155,8 @@ class _Filler:
             case "object":
                 return self._object(schema, depth, {})
             case "array":
-                return self._list(schema, depth)
+                count = _count(schema, "minItems")
+                return [self.least(schema.get("items", {}), depth + 1)] * count if count else []
             case "string":
                 return "-" * _count(schema, "minLength")
             case "integer" | "number" as number:
@@ -166,10 +167,6 @@ class _Filler:
                 return next((candidate for candidate in candidates if self._takes(schema, candidate)), 0)
             case other:
                 return False if other == "boolean" else None
-
-    def _list(self, schema: Mapping[str, Any], depth: int) -> list[Any]:
-        count = _count(schema, "minItems")
-        return [self.least(schema.get("items", {}), depth + 1)] * count if count else []
 
     def _object(self, schema: Mapping[str, Any], depth: int, fixed: Mapping[str, Any]) -> dict[str, Any]:
         """Return what is given and the least of all else that is required, in the schema's order."""
@@ -208,10 +205,6 @@ def _options(schema: Mapping[str, object]) -> Iterator[Any]:
 
 
 def _count(schema: Mapping[str, object], key: str) -> int:
-    """Return a minimum that a schema states, as a count. Raises Unfillable for one that is too high to meet."""
+    """Return a minimum that a schema states, as a count, within bounds."""
     wanted = schema.get(key)
-    if not isinstance(wanted, int | float):
-        return 0
-    if wanted > MAX_LENGTH:
-        raise Unfillable("the schema wants too much")
-    return max(0, int(wanted))
+    return int(min(max(0, wanted), MAX_LENGTH)) if isinstance(wanted, int | float) else 0

@@ -102,7 +102,6 @@ class TrialInstructions:
         """The loop ran the call that it asks for."""
         self.calls: dict[str, str] = {}
         """CALL digest → label of the instruction that asks for this call."""
-        self._of_fault: dict[int, str] = {}
         self._tried: set[tuple[str, str]] = set()
 
     # --- what is written ---
@@ -130,7 +129,7 @@ class TrialInstructions:
         if instruction is None:
             return "", ""
         self.by_label[instruction.label] = instruction
-        self._of_fault[id(fault)] = instruction.label
+        fault.label = instruction.label
         if instruction.call is not None:
             self.calls[call_digest(instruction.call.name, instruction.call.arguments)] = instruction.label
         in_front = unit(*self._key, "place", fault.point) < 0.5
@@ -142,10 +141,6 @@ class TrialInstructions:
         """Note that a call with this digest reached its tool, unless it was refused there."""
         if digest in self.calls and observation.ran:
             self.ran.add(self.calls[digest])
-
-    def is_obeyed(self, fault: Fault) -> bool:
-        """Whether the model did what a fault's instruction asks for."""
-        return self._of_fault.get(id(fault)) in self.obeyed
 
     def counts(self, answer: Any, *, abstained: bool) -> dict[str, int]:
         """Return how many there were, and how many of them came how far; empty where no result carried any.

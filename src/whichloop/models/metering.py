@@ -8,37 +8,22 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import NamedTuple, Protocol, cast
+from typing import NamedTuple, cast
 
-from whichloop.protocol import (
-    BudgetExceeded,
-    Chunk,
-    Model,
-    ModelError,
-    Observation,
-    Reply,
-    Request,
-    Tool,
-    ToolArgumentError,
-    Toolbox,
-    ToolCall,
-    Usage,
-    WrappedModel,
-    render_value,
-)
 from whichloop.protocol.cancellation import failure_of_model
+from whichloop.protocol.chat import Chunk, Reply, Usage
 from whichloop.protocol.json_text import unit
-from whichloop.protocol.model import estimate_input, estimate_usage
+from whichloop.protocol.model import Model, ModelError, Request, WrappedModel, estimate_input, estimate_usage
 from whichloop.protocol.outcome import Budget as Budget
 from whichloop.protocol.outcome import Expenses
 from whichloop.protocol.redact import logger_of
-from whichloop.protocol.tool_calls import ToolListing
-from whichloop.protocol.tools import DEFAULT_MAX_CHARS, DEFAULT_TIME_LIMIT_S
-from whichloop.protocol.values import plain_value
+from whichloop.protocol.tool_calls import BudgetExceeded, Observation, ToolCall, ToolListing
+from whichloop.protocol.tools import DEFAULT_MAX_CHARS, DEFAULT_TIME_LIMIT_S, Tool, Toolbox
+from whichloop.protocol.values import ToolArgumentError, plain_value, render_value
 
-from .faults import DRIFTED, ERROR, IMPLICIT, LIST_CHANGED, Fault, distorted
+from .faults import DRIFTED, ERROR, IMPLICIT, LIST_CHANGED, Fault, distorted, listed, refused_by_server
 from .receipts import call_digest
-from .tunnel import HOLDING, KEPT, LoopModel, Tunnel
+from .tunnel import HOLDING, KEPT, LoopModel, Tunnel, scope_of_calls
 
 logger = logger_of(__name__)
 _UNPRICED = "the model does not say what a reply costs: the budget of %g dollars does not count it; limit tokens or calls, too"
@@ -115,29 +100,26 @@ class Waits:
     def __init__(self) -> None:
         self._spans: list[tuple[float, float]] = []
         """Starts and ends on the event loop's clock, in order; no two overlap."""
-        self._since: float | None = None
-        self._waiting = 0
+        self._open: list[float] = []
+        """Starts of what is being lost, in order."""
 
     @property
     def seconds(self) -> float:
         """Seconds lost until now, on the event loop's clock."""
-        if self._since is not None:
-            self._add(self._since)
+        if self._open:
+            self._add(self._open[0])
         return sum(end - start for start, end in self._spans)
 
     @contextlib.contextmanager
     def counted(self) -> Iterator[None]:
         """Count what happens inside as lost."""
-        if self._since is None:
-            self._since = asyncio.get_running_loop().time()
-        self._waiting += 1
+        start = asyncio.get_running_loop().time()
+        self._open.append(start)
         try:
             yield
         finally:
-            self._waiting -= 1
-            if self._waiting == 0 and self._since is not None:
-                self._add(self._since)
-                self._since = None
+            self._open.remove(start)
+            self._add(start)
 
     def lost(self, seconds: float) -> None:
         """Count the seconds of a failed attempt, which is known only now."""
@@ -179,35 +161,19 @@ class MeteredExchange(NamedTuple):
     """Planned calls whose results the request showed a scripted model."""
 
 
-class Listener(Protocol):
-    """Told of every exchange with the model and every call of a tool."""
-
-    def exchange(self, exchange: MeteredExchange) -> None:
-        """Hear of one request and what came of it."""
-
-    def tool_call(self, call: ToolCall, observation: Observation, fault: str | None) -> None:
-        """Hear of one call of a tool as the loop saw it."""
-
-
-class NoListener:
-    """A listener that does nothing, for who needs the meter alone."""
-
-    def exchange(self, exchange: MeteredExchange) -> None: ...
-
-    def tool_call(self, call: ToolCall, observation: Observation, fault: str | None) -> None: ...
-
-
-NO_LISTENER = NoListener()
+HearExchange = Callable[[MeteredExchange], None]
+HearCall = Callable[[ToolCall, Observation, str | None], None]
+"""Hears of one call of a tool as the loop saw it, with the kind of the fault that it suffered, if any."""
 
 
 class MeteredModel(WrappedModel):
-    """A model that counts, keeps to the budget and tells the listener."""
+    """A model that counts, keeps to the budget and tells of each exchange."""
 
     def __init__(
         self,
         model: Model,
         meter: Meter,
-        listener: Listener = NO_LISTENER,
+        hear: HearExchange | None = None,
         tunnel: Tunnel | None = None,
         admit: Admit | None = None,
         pricing: Pricing | None = None,
@@ -218,7 +184,7 @@ class MeteredModel(WrappedModel):
         super().__init__(model)
         self.admit = admit
         self.meter = meter
-        self._listener = listener
+        self._hear = hear
         self.tunnel = tunnel
         self._pricing = pricing
         self._in_flight: dict[object, float] = {}
@@ -291,13 +257,12 @@ class MeteredModel(WrappedModel):
                 usage = estimate_usage(estimate_input(request), reply)
                 reply = replace(reply, usage=usage)
             self.meter.add(usage)
-        seconds, tunnel = time.perf_counter() - started, self.tunnel
-        if tunnel is None:
-            exchange = MeteredExchange(request, reply, error, seconds)
-        else:
-            struck, illegible = tunnel.struck(request), tunnel.illegible(request)
-            exchange = MeteredExchange(request, reply, error, seconds, struck, illegible, tunnel.calls_shown.get(request.scope, ()))
-        self._listener.exchange(exchange)
+        exchange, tunnel, scope = MeteredExchange(request, reply, error, time.perf_counter() - started), self.tunnel, request.scope
+        if tunnel is not None:
+            struck, illegible = tunnel.struck.pop(scope, None), tunnel.illegible.pop(scope, ())
+            exchange = exchange._replace(fault=struck, illegible=illegible, shown_calls=tunnel.calls_shown.get(scope, ()))
+        if self._hear is not None:
+            self._hear(exchange)
         return exchange
 
 
@@ -314,12 +279,12 @@ HUGE_CHARS = 8_000
 
 
 class MeteredToolbox(Toolbox):
-    """A toolbox that tells the listener; in the tunnel it gives receipts, and its tools suffer the faults of their calls."""
+    """A toolbox that tells of each call; in the tunnel it gives receipts, and its tools suffer the faults of their calls."""
 
     def __init__(
         self,
         tools: Iterable[Tool],
-        listener: Listener,
+        hear: HearCall | None = None,
         tunnel: Tunnel | None = None,
         *,
         time_limit_s: float | None = DEFAULT_TIME_LIMIT_S,
@@ -327,18 +292,18 @@ class MeteredToolbox(Toolbox):
     ) -> None:
         super().__init__(tools, time_limit_s=time_limit_s, max_chars=DEFAULT_MAX_CHARS, threads=True)
         self.admit = admit
-        KEPT[self] = listener, tunnel
+        KEPT[self] = hear, tunnel
 
     def listed(self) -> ToolListing:
         tunnel: Tunnel | None = KEPT[self][1]
-        return ToolListing(self.specs) if tunnel is None else tunnel.list_faults.listed(self.specs)
+        return ToolListing(self.specs) if tunnel is None else listed(self.specs, tunnel.changes_of)
 
     async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
         if self.admit is not None:
             await self.admit()
-        listener: Listener
+        hear: HearCall | None
         tunnel: Tunnel | None
-        (listener, tunnel), kind = KEPT[self], None
+        (hear, tunnel), kind = KEPT[self], None
         if tunnel is None:
             observation = await super().call(call, validate=validate)
         else:
@@ -346,17 +311,20 @@ class MeteredToolbox(Toolbox):
             fault = tunnel.fault_of(digest)
             if fault is not None and not self._can_run(call):
                 fault = None
-            with tunnel.running(digest) as running:
+            with tunnel.at_once.running(digest, scope_of_calls()) as running:
                 if fault is not None and fault.kind in HOLDING:
                     await tunnel.at_once.let_others_pass(running)
                 observation, struck = await self._in_tunnel(tunnel, fault, call, digest, validate)
             kind = fault.kind if fault is not None and struck else None
-            tunnel.note_result(digest, observation, is_true=kind is None or kind in _HARMLESS)
-        listener.tool_call(call, observation, kind)
+            tunnel.last_results[digest] = observation
+            drawn = tunnel.of_call.get(digest)
+            if drawn is not None and observation.ok and (kind is None or kind in _HARMLESS):
+                drawn.recovered = True
+        if hear is not None:
+            hear(call, observation, kind)
         return observation
 
     def _can_run(self, call: ToolCall) -> bool:
-        """Whether a call reaches its tool."""
         tool = self.get(call.name)
         if tool is None:
             return False
@@ -387,7 +355,11 @@ class MeteredToolbox(Toolbox):
                     return observation, True  # without a receipt: to the model it is no result
         if observation.transient or not observation.ran:
             return observation, is_struck
-        before, behind = _added(fault, tunnel) if is_struck and fault is not None else ("", "")
+        before = behind = ""
+        if is_struck and fault is not None and fault.family == "inject":
+            before, behind = tunnel.instructions.give(fault)
+        elif is_struck and fault is not None and fault.kind == "tool.huge":
+            behind = f" {'x' * HUGE_CHARS}"
         text = f"{observation.data}{behind}"
         if tunnel.signs:
             text = tunnel.ledger.sign(digest, observation.data, plain_value(observation.value), observation.ok).around(text)
@@ -408,20 +380,15 @@ class MeteredToolbox(Toolbox):
                 noise = tunnel.ledger.sign(digest, noise, noise, True).around(noise)
             return Observation(call.name, "success", noise, None, noise, call.call_id)
         if fault.family == "mcp":
-            return tunnel.list_faults.strike(fault, call)
+            if fault.kind != ERROR:
+                tunnel.changes_of.setdefault(call.name, []).append(fault)
+            return refused_by_server(fault.kind, call)
         if fault.kind == "tool.hangs":
             tool, limits = self.get(call.name), self.in_force
             limit = (limits.time_limit_s if tool is None else limits.time_limit_of(tool)) or DEFAULT_TIME_LIMIT_S  # it always ends
             await tunnel.spend(limit)
             return Observation(call.name, "error", f"no result within {limit:g} s", "TimeoutError", None, call.call_id)
         return Observation(call.name, "error", "service unavailable, try again", "ToolUnavailable", None, call.call_id)
-
-
-def _added(fault: Fault, tunnel: Tunnel) -> tuple[str, str]:
-    """Return what a fault adds to a result that it leaves whole, before it and behind it."""
-    if fault.family == "inject":
-        return tunnel.instructions.give(fault)
-    return "", f" {'x' * HUGE_CHARS}" if fault.kind == "tool.huge" else ""
 
 
 _NO_RESULT = frozenset({"tool.raises", "tool.flaky", "tool.hangs", "tool.garbage", LIST_CHANGED, DRIFTED, ERROR})

@@ -8,22 +8,10 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
-from whichloop.protocol import (
-    Act,
-    Completion,
-    Move,
-    PlannedCall,
-    PlanTask,
-    Recovery,
-    Ref,
-    Role,
-    Tasks,
-    Text,
-    ToolCall,
-    Understanding,
-    render_value,
-    resolve,
-)
+from whichloop.protocol.moves import Act, Completion, Move, PlanTask, Recovery, Role, Tasks, Text, Understanding
+from whichloop.protocol.plan import PlannedCall, Ref, resolve
+from whichloop.protocol.tool_calls import ToolCall
+from whichloop.protocol.values import render_value
 
 from .faults import ANSWER, NOT_DETERMINED, SURE, UNSURE, answer_options, mislead
 from .receipts import PromptView, ShownResult, concrete, named_in

@@ -46,15 +46,6 @@ class Price:
         amounts = "/".join(f"{amount:.12g}" for amount in (self.input, self.output, self.cached_input) if amount is not None)
         return f"{self.name}={amounts}" if self.name else amounts
 
-    @property
-    def in_words(self) -> str:
-        """`$0.15 (input) and $0.6 (output) a million, the price of openai/gpt-4o-mini`."""
-        amounts = [f"${self.input:.12g} (input)", f"${self.output:.12g} (output)"]
-        if self.cached_input is not None:
-            amounts.insert(1, f"${self.cached_input:.12g} (input from a cache)")
-        of = f", the price of {self.name}" if self.name else ""
-        return f"{', '.join(amounts[:-1])} and {amounts[-1]} a million{of}"
-
 
 def read_prices(path: Path) -> dict[str, Price]:
     """Read prices by model name, from a TOML file with a table for each.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from whichloop.protocol import Capabilities, Message, ModelError, ProviderError, Reply, Request, Sampling, ToolSpec, Usage
@@ -61,74 +61,40 @@ async def probe(model: RealModel) -> ProbeReport:
     """
     options = replace(model.options, attempts=min(model.options.attempts, MAX_ATTEMPTS))
     model = RealModel(model.model, options).with_capabilities(model.capabilities)
-    ok = _ask("Reply with the one word: ok")
-    seeded = replace(ok, sampling=Sampling(max_tokens=MAX_TOKENS, seed=1))
-    tools: list[tuple[str, Request, Callable[[Reply], str]]] = [
-        ("required tool", _ask("Say hello.", "required"), _calls_one),
-        ("forced tool", _ask("Say hello.", "multiply"), lambda reply: _calls_one(reply, "multiply")),
-        (
-            "parallel calls",
-            _ask("Add 2 and 3, and multiply 4 by 5: both calls at once.", "auto"),
-            lambda reply: "" if len(reply.calls) > 1 else "made one call at a time",
-        ),
-    ]
     checks: list[ProbeResult] = []
-
-    async def check(name: str, request: Request, wrong: Callable[[Reply], str]) -> ProbeResult:
-        checks.append(await _check(name, lambda: model.complete(request), wrong))
-        return checks[-1]
-
+    shown: dict[str, bool] = {}
+    has_tools = True
     try:
-        if not (await check("plain", ok, lambda reply: "")).works:
-            return ProbeReport(None, tuple(checks), checks[0].why_not)
-        native = await check("native tools", _ask("Add 2 and 3 with the tool.", "auto"), _calls_one)
-        if native.works is False and native.usage is None and native.why_not.startswith(_REFUSED):
-            checks += [ProbeResult(name, False, "needs tools") for name, *_ in tools]
-        else:
-            for each in tools:
-                await check(*each)
-        await check("response schema", _ask("Name a color.", schema=True), _follows)
-        checks.append(await _streaming(model))
-        await check("seed", seeded, lambda reply: "")
+        for name, capability, request, wrong in _CHECKS:
+            if request.tools and not has_tools:
+                found = ProbeResult(name, False, "needs tools")
+            elif name == "streaming" and not model.capabilities.streaming:
+                found = ProbeResult(name, False, "not by this client")
+            else:
+                found = await _check(model, name, request, wrong)
+            checks.append(found)
+            if name == "plain" and not found.works:
+                return ProbeReport(None, tuple(checks), found.why_not)
+            has_tools = has_tools and not (capability == "native_tools" and found.why_not.startswith(_REFUSED))
+            if capability and found.works is not None:
+                shown[capability] = found.works
     except ProviderError as error:
         return ProbeReport(None, tuple(checks), str(error))
-    works = {each.name: each.works for each in checks}
-    shown = {
-        "native_tools": works["native tools"],
-        "tool_choice": works["forced tool"],
-        "response_schema": works["response schema"],
-        "streaming": works["streaming"],
-        "parallel_calls": works["parallel calls"],
-    }
-    known = {name: found for name, found in shown.items() if found is not None}
-    return ProbeReport(replace(model.capabilities, **known), tuple(checks))
+    return ProbeReport(replace(model.capabilities, **shown), tuple(checks))
 
 
-async def _streaming(model: RealModel) -> ProbeResult:
-    if not model.capabilities.streaming:
-        return ProbeResult("streaming", False, "not by this client")
-    pieces = 0
-
-    async def read() -> Reply:
-        nonlocal pieces
-        reply = Reply()
-        async for chunk in model.stream(_ask("Count from one to five in words.")):
-            pieces += bool(chunk.text)
-            reply = chunk.reply or reply
-        return reply
-
-    return await _check("streaming", read, lambda reply: "" if pieces else "the reply came in one piece")
-
-
-def _ask(text: str, tool_choice: str | None = None, *, schema: bool = False) -> Request:
-    tools = _TOOLS if tool_choice else ()
-    return Request((Message("user", text),), tools, tool_choice, _SCHEMA if schema else None, Sampling(max_tokens=MAX_TOKENS))
+async def _streamed(model: RealModel, request: Request) -> Reply:
+    reply, text = Reply(), ""
+    async for chunk in model.stream(request):
+        text += chunk.text
+        reply = chunk.reply or reply
+    return replace(reply, text=text)
 
 
 _REFUSED = "refused: "
 
 
-async def _check(name: str, ask: Callable[[], Awaitable[Reply]], wrong: Callable[[Reply], str]) -> ProbeResult:
+async def _check(model: RealModel, name: str, request: Request, wrong: Callable[[Reply], str]) -> ProbeResult:
     """Ask once, and return what came of it; `wrong` gives what is wrong with a reply, or nothing.
 
     Raises ProviderError where no further request would be answered, as for a refused key.
@@ -136,7 +102,7 @@ async def _check(name: str, ask: Callable[[], Awaitable[Reply]], wrong: Callable
     clock = asyncio.get_running_loop().time
     began = clock()
     try:
-        reply = await ask()
+        reply = await (_streamed(model, request) if name == "streaming" else model.complete(request))
     except ModelError as error:
         if isinstance(error, ProviderError) and error.kind in ("auth", "setup"):
             raise
@@ -165,3 +131,31 @@ def _follows(reply: Reply) -> str:
     except (ValueError, RecursionError):
         return "the reply is not JSON"
     return "" if isinstance(value, dict) and value.get("color") in _COLORS else "the reply does not follow the schema"
+
+
+def _ask(text: str, tool_choice: str | None = None, *, schema: bool = False, seed: int | None = None) -> Request:
+    tools, sampling = _TOOLS if tool_choice else (), Sampling(max_tokens=MAX_TOKENS, seed=seed)
+    return Request((Message("user", text),), tools, tool_choice, _SCHEMA if schema else None, sampling)
+
+
+_CHECKS: tuple[tuple[str, str, Request, Callable[[Reply], str]], ...] = (
+    ("plain", "", _ask("Reply with the one word: ok"), lambda reply: ""),
+    ("native tools", "native_tools", _ask("Add 2 and 3 with the tool.", "auto"), _calls_one),
+    ("required tool", "", _ask("Say hello.", "required"), _calls_one),
+    ("forced tool", "tool_choice", _ask("Say hello.", "multiply"), lambda reply: _calls_one(reply, "multiply")),
+    (
+        "parallel calls",
+        "parallel_calls",
+        _ask("Add 2 and 3, and multiply 4 by 5: both calls at once.", "auto"),
+        lambda reply: "" if len(reply.calls) > 1 else "made one call at a time",
+    ),
+    ("response schema", "response_schema", _ask("Name a color.", schema=True), _follows),
+    (
+        "streaming",
+        "streaming",
+        _ask("Count from one to five in words."),
+        lambda reply: "" if reply.text else "the reply came in one piece",
+    ),
+    ("seed", "", _ask("Reply with the one word: ok", seed=1), lambda reply: ""),
+)
+"""Name of a check, the capability that it shows, what is asked, and what is wrong with a reply."""

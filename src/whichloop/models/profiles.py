@@ -271,19 +271,15 @@ class Profile(_Section):
         faults = None if self.faults is None else tuple(text for text in self.faults if text.partition("@")[0] in OUTSIDE)
         return self.model_copy(update={"rates": rates, "sources": {}, "faults": faults})
 
-    def may_strike(self, kind: str, point: str) -> bool:
-        """Say whether a lapse or a slip that comes up at a point, ROLE:CALL, is one of the faults that strike."""
-        return self.faults is None or f"{kind}@{point}" in self.faults
-
     @property
     def digest(self) -> str:
         """sha256 of all that the profile does; what it says of itself is left out."""
-        return digest(self.effects("python"))
+        return digest(self.effects())
 
-    def effects(self, mode: Literal["json", "python"] = "json") -> dict[str, Any]:
+    def effects(self) -> dict[str, Any]:
         """Return all that the profile does; what it says of itself is left out."""
-        effects = self.model_dump(mode=mode, exclude={*SAYINGS, "by_form"})
-        by_form = {form: profile.effects(mode) for form, profile in self.by_form.items()}
+        effects = self.model_dump(mode="json", exclude={*SAYINGS, "by_form"})
+        by_form = {form: profile.effects() for form, profile in self.by_form.items()}
         return effects | {"by_form": by_form} if by_form else effects
 
     def met_by(self, calls_in: str) -> Profile:

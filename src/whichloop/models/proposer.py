@@ -19,11 +19,11 @@ from whichloop.protocol import Capabilities, Reply, Request
 from whichloop.protocol.json_text import sha256, unit
 from whichloop.protocol.model import estimate_input, estimate_usage
 
-from .filling import Unfillable, least
 from .scripted_calls import StreamsInPieces
 from .weaknesses import CURES, day_first, hundredth
 
-HINTS: Mapping[str, str] = {kind: cure.hint for kind, cure in CURES.items()} | {
+HINTS: Mapping[str, str] = {
+    **CURES,
     "think": "Think step by step.",
     "reread": "Read the question twice before you begin.",
     "brief": "Be brief and to the point.",
@@ -44,9 +44,13 @@ class ScriptedProposer(StreamsInPieces):
         self._lock = threading.Lock()
 
     async def complete(self, request: Request) -> Reply:
-        """Return the proposal; it never raises."""
+        """Return the proposal: the hints against the failures that the request tells of, else some that are drawn."""
         asked = read_proposal_request(request)
-        text = proposal(asked, hints_for(asked, (self.seed, *self._occurrence(request))))
+        new = [name for name, hint in HINTS.items() if hint not in (asked.current or asked.text)] or list(HINTS)
+        telling = [name for name in symptoms(asked.text) if name in new]
+        key = (self.seed, *self._occurrence(request))
+        drawn = sorted(new, key=lambda name: unit(*key, name))[: 2 + (unit(*key, "count") < 0.5)]
+        text = proposal(asked, telling or [name for name in HINTS if name in drawn])
         return Reply(text, usage=estimate_usage(estimate_input(request), Reply(text)))
 
     def skip(self, request: Request) -> None:
@@ -70,8 +74,8 @@ class ProposalRequest(NamedTuple):
 
     form: str
     """`chat`, `json` or `text`."""
-    outputs: Mapping[str, str | Mapping[str, Any]]
-    """Output field → its type as DSPy writes it, or its schema."""
+    outputs: Mapping[str, str]
+    """Output field → its type as DSPy writes it."""
     inputs: Mapping[str, str]
     current: str
     """The instructions to be improved; empty where there are none."""
@@ -93,11 +97,9 @@ def read_proposal_request(request: Request) -> ProposalRequest:
     body = rest[-1] if rest else ""
     head, _, listed = system.partition("Your output fields are:")
     fields, _, structure = listed.partition("All interactions will be structured")
-    inputs = _inputs(body, [name for name, _ in _FIELDS.findall(head)]) if listed else {}
-    properties = (request.response_schema or {}).get("properties")
-    schemas = properties.items() if isinstance(properties, Mapping) else ()
-    outputs: dict[str, Any] = dict(_FIELDS.findall(fields)) or {name: one for name, one in schemas if isinstance(one, Mapping)}
+    outputs = dict(_FIELDS.findall(fields))
     form = "text" if not outputs else "chat" if "[[ ## completed ## ]]" in structure else "json"
+    inputs = _inputs(body, [name for name, _ in _FIELDS.findall(head)]) if listed else {}
     attempts = _ATTEMPT.findall(inputs.get("attempted_instructions", ""))  # in the order of their scores
     fenced = [] if inputs else _FENCED.findall(body)
     named = [text for name, text in inputs.items() if _CURRENT.fullmatch(name)]
@@ -121,14 +123,6 @@ def _inputs(body: str, names: Sequence[str]) -> dict[str, str]:
 
 
 # --- what is proposed ---
-
-
-def hints_for(request: ProposalRequest, key: tuple[object, ...]) -> tuple[str, ...]:
-    """Return names of hints: those against the failures in the request that are not there already, else some drawn by the key."""
-    new = [name for name, hint in HINTS.items() if hint not in (request.current or request.text)] or list(HINTS)
-    telling = tuple(name for name in symptoms(request.text) if name in new)
-    drawn = sorted(new, key=lambda name: unit(*key, name))[: 2 + (unit(*key, "count") < 0.5)]
-    return telling or tuple(name for name in HINTS if name in drawn)
 
 
 def symptoms(text: str) -> tuple[str, ...]:
@@ -187,11 +181,7 @@ def proposal(request: ProposalRequest, names: Sequence[str]) -> str:
     hints = "\n".join(HINTS[name] for name in names)
     instruction = "\n\n".join(filter(None, [request.current, hints]))
 
-    def value(name: str, kind: str | Mapping[str, Any]) -> Any:
-        if isinstance(kind, Mapping) and kind.get("type") != "string":
-            with contextlib.suppress(Unfillable):
-                return least(kind)
-            return None
+    def value(name: str, kind: str) -> Any:
         if kind == "dict[str, str]":
             return dict.fromkeys(re.findall(r'"([^"]+)"', request.inputs.get("module_names", "")), hints)
         if kind == "list[str]":

@@ -6,27 +6,15 @@ import asyncio
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar, cast
-
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
+from typing import Any, TypeVar
 
 from whichloop.dspy_seam import DspyModel, open_lm
-from whichloop.protocol import (
-    DEFAULT_SAMPLING,
-    Capabilities,
-    Chunk,
-    ContextOverflow,
-    Model,
-    ProviderError,
-    Reply,
-    Request,
-    Sampling,
-)
-from whichloop.protocol.model import estimate_input
+from whichloop.protocol.chat import Capabilities, Chunk, Reply
+from whichloop.protocol.model import ContextOverflow, Model, ProviderError, Request, estimate_input
 from whichloop.protocol.names import nearest
 from whichloop.protocol.redact import logger_of
 
-from .limits import Limits, Permit, with_defaults
+from .limits import Limits, Permit
 from .metering import waits
 from .prices import Price
 
@@ -71,10 +59,8 @@ class RealOptions:
     """Capabilities that the model is to be treated as lacking: see `ABILITIES`."""
     context_tokens: int | None = None
     """Longest request in tokens, estimated: a longer one is not sent. None: what the provider takes."""
-    sampling: Sampling = DEFAULT_SAMPLING
 
     def __post_init__(self) -> None:
-        """Check the options. Raises ValueError, in one line."""
         for name in ("call_timeout_s", "attempts", "patience_s", "most_in_flight"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be greater than 0, got {getattr(self, name)!r}")
@@ -126,7 +112,7 @@ class RealModel:
                 reply = await self.model.complete(request)
             return self._received(reply, permit)
 
-        request = self._fitting(request)
+        self._check_length(request)
         failed: list[str] = []
         reply = await self._insist(request, attempt, failed)
         return replace(reply, failed_attempts=tuple(failed)) if failed else reply
@@ -137,7 +123,7 @@ class RealModel:
             reply = await self.complete(request)
             yield Chunk(reply.text, reply=reply)
             return
-        request = self._fitting(request)
+        self._check_length(request)
         failed: list[str] = []
 
         async def attempt(permit: Permit, deadline: float) -> tuple[Any, Chunk | None, Permit, float]:
@@ -173,44 +159,30 @@ class RealModel:
 
     async def _insist(self, request: Request, attempt: Attempt[Value], failed: list[str]) -> Value:
         """Make one attempt after the other; `failed` gets the kinds of failures that were overcome."""
-        clock, lost, left_s = asyncio.get_running_loop().time, waits(), self.options.patience_s
-
-        async def once() -> Value:
-            nonlocal left_s
+        clock, lost, left_s, attempts = asyncio.get_running_loop().time, waits(), self.options.patience_s, self.options.attempts
+        number = expected = 0
+        if self.options.tokens_per_minute is not None:
+            output, longest = self._typical_output, request.sampling.max_tokens
+            expected = estimate_input(request) + round(output if longest is None else min(output, longest))
+        while True:
+            number += 1
             with lost.counted():
-                permit = await self.limits.enter(self._expected(request))
+                permit = await self.limits.enter(expected)
             began = clock()
             try:
                 return await self._once(attempt, permit, left_s)
-            except ProviderError:
-                left_s -= clock() - began
+            except ProviderError as error:
                 lost.lost(clock() - began)
-                raise
-
-        async def pause(seconds: float) -> None:
-            nonlocal left_s
+                left_s -= clock() - began
+                pause_s = _pause_s(error, number - 1)
+                if not error.is_transient or number >= attempts or pause_s >= left_s:
+                    error.failed_attempts = tuple(failed)
+                    raise
+                failed.append(error.kind)
+                logger.info("%s: attempt %d of %d failed (%s): %s", self.name, number, attempts, error.kind, error)
             with lost.counted():
-                await asyncio.sleep(seconds)
-            left_s -= seconds
-
-        def note(state: RetryCallState) -> None:
-            error = _error(state)
-            failed.append(error.kind)
-            logger.info("%s: attempt %d of %d failed (%s): %s", self.name, len(failed), self.options.attempts, error.kind, error)
-
-        retrying = AsyncRetrying(
-            retry=retry_if_exception(lambda error: isinstance(error, ProviderError) and error.is_transient),
-            stop=lambda state: state.attempt_number >= self.options.attempts or state.upcoming_sleep >= left_s,
-            wait=lambda state: _pause_s(_error(state), state.attempt_number - 1),
-            sleep=pause,
-            before_sleep=note,
-            reraise=True,
-        )
-        try:
-            return await retrying(once)
-        except ProviderError as error:
-            error.failed_attempts = tuple(failed)
-            raise
+                await asyncio.sleep(pause_s)
+            left_s -= pause_s
 
     async def _once(self, attempt: Attempt[Value], permit: Permit, left_s: float) -> Value:
         """Make one attempt. What it gives keeps its permit until it is read; a failure gives it back here."""
@@ -224,20 +196,11 @@ class RealModel:
         limit_s = self.options.patience_s if allowed_s < self.options.call_timeout_s else allowed_s
         raise ProviderError(f"no reply within {limit_s:g} s", "timeout")
 
-    def _fitting(self, request: Request) -> Request:
-        """Return the request as it is sent. Raises ContextOverflow for one that is longer than the options allow."""
+    def _check_length(self, request: Request) -> None:
+        """Raise ContextOverflow for a request that is longer than the options allow."""
         longest = self.options.context_tokens
         if longest is not None and (tokens := estimate_input(request)) > longest:
             raise ContextOverflow(f"the request has about {tokens} tokens, and {longest} are allowed")
-        return with_defaults(request, self.options.sampling)
-
-    def _expected(self, request: Request) -> int:
-        """Return the estimated tokens of a request and its reply; 0 if tokens are not limited."""
-        if self.options.tokens_per_minute is None:
-            return 0
-        longest = request.sampling.max_tokens
-        output = self._typical_output if longest is None else min(self._typical_output, longest)
-        return estimate_input(request) + round(output)
 
     def _received(self, reply: Reply, permit: Permit) -> Reply:
         """Return a whole reply with its price, and give the permit back."""
@@ -253,10 +216,6 @@ async def _close(thing: object) -> None:
     close = getattr(thing, "aclose", None)
     if close is not None:
         await close()
-
-
-def _error(state: RetryCallState) -> ProviderError:
-    return cast(ProviderError, cast(Any, state.outcome).exception())
 
 
 def _reduced(capabilities: Capabilities, options: RealOptions) -> Capabilities:

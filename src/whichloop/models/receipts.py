@@ -14,7 +14,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -24,27 +23,17 @@ from whichloop.protocol.receipts import MARK, Path, Sighting, leaves, legible_pa
 from whichloop.protocol.wire import read_call
 
 
-class CallKey(NamedTuple):
-    """What tells calls apart."""
-
-    text: str
-    """Equal for equal calls, in whatever order the arguments were given."""
-    digest: str
-    """CALL: six hex digits of the text."""
-
-
-def call_key(tool: str, arguments: Mapping[str, object]) -> CallKey:
-    """Return the key of a call."""
+def call_text(tool: str, arguments: Mapping[str, object]) -> str:
+    """Return a text that is equal for equal calls, in whatever order the arguments were given."""
     try:
-        text = canonical_json([tool, arguments])
+        return canonical_json([tool, arguments])
     except (TypeError, ValueError, RecursionError):  # what JSON cannot say was not planned either
-        text = f"{tool}({render_value(arguments)})"
-    return CallKey(text, sha256(text)[:6])
+        return f"{tool}({render_value(arguments)})"
 
 
 def call_digest(tool: str, arguments: Mapping[str, object]) -> str:
-    """Return six hex digits of tool and canonical arguments."""
-    return call_key(tool, arguments).digest
+    """Return CALL: six hex digits of tool and canonical arguments."""
+    return sha256(call_text(tool, arguments))[:6]
 
 
 def content_digest(text: str) -> str:
@@ -81,11 +70,6 @@ class ReceiptEntry(NamedTuple):
     def around(self, text: str) -> str:
         """Return a text between the receipt's marks."""
         return f"[r:{self.key}] {text} [{self.key}:r]"
-
-    @property
-    def signed(self) -> str:
-        """What a loop sees of the result."""
-        return self.around(self.text)
 
 
 class Form(NamedTuple):
@@ -175,8 +159,6 @@ class PairedResult(NamedTuple):
 def paired_results(messages: Sequence[Message]) -> list[PairedResult]:
     """Return the results that messages give for the calls of replies with several; other results cannot be another call's."""
     paired: list[PairedResult] = []
-    if not any(map(attrgetter("calls"), messages)):
-        return paired
     digests: dict[str, frozenset[str]] = {}
     reply = 0
     for place, message in enumerate(messages):
@@ -283,10 +265,6 @@ class PromptView(NamedTuple):
     """Goals that the model sees no call for."""
     current: Mapping[str, Sequence[Form]] = _NONE
     """Planned id → the calls that it and its alternatives stand for, given the results that the prompt shows."""
-
-    def without(self, forgotten: Collection[str]) -> PromptView:
-        """Return the same prompt with some results overlooked."""
-        return self._replace(results={name: item for name, item in self.results.items() if name not in forgotten})
 
     @property
     def unknown(self) -> list[PlannedCall]:

@@ -6,26 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from whichloop.protocol import (
-    Act,
-    Answer,
-    Capabilities,
-    Codec,
-    ContextOverflow,
-    Inexpressible,
-    Move,
-    Plan,
-    ProviderError,
-    Reply,
-    Request,
-    Role,
-    ToolCall,
-    ToolSpec,
-    render_value,
-)
+from whichloop.protocol.chat import Capabilities, Reply
 from whichloop.protocol.json_text import unit
-from whichloop.protocol.model import estimate_input, estimate_usage
+from whichloop.protocol.model import ContextOverflow, ProviderError, Request, estimate_input, estimate_usage
+from whichloop.protocol.moves import Act, Answer, Codec, Inexpressible, Move, Role
 from whichloop.protocol.names import SCRIPTED
+from whichloop.protocol.plan import Plan
+from whichloop.protocol.tool_calls import ToolCall, ToolSpec
+from whichloop.protocol.values import render_value
 
 from .faults import ANSWER, CALLING, Fault, FaultPoint, disturb, draw, first_expressible, spares, spoiled_reply
 from .feedback import FaultSigns, GoodTurn, Level, level_shown, signs_of_decision, signs_of_wire
@@ -35,7 +23,7 @@ from .policy import POLICY, PolicyDecision, PolicyRequest, guess
 from .profiles import LAPSE, Profile
 from .receipts import PromptView, Truth, believed, call_digest, read_prompt, share_shown
 from .scripted_calls import NATIVE, StreamsInPieces
-from .tunnel import SAME_IDS, TOO_EARLY, Tunnel, early_call, with_one_id
+from .tunnel import SAME_IDS, TOO_EARLY, Tunnel, early_call
 from .weaknesses import PromptParts, WorkingPlan, followed_plan, is_in_thousands, slips_of
 
 
@@ -162,7 +150,6 @@ class Scripted(StreamsInPieces):
         return turn.reply
 
     def _answered(self, request: Request) -> _Turn:
-        """Decide on a reply, and let go wrong what does."""
         tokens, limit = estimate_input(request), self.script.profile.abilities.context_tokens
         if limit is not None and tokens > limit:
             raise ContextOverflow(f"the request has about {tokens} tokens, the context holds {limit}")
@@ -227,7 +214,8 @@ class Scripted(StreamsInPieces):
     def _view(self, request: Request, text: str, followed: WorkingPlan) -> PromptView:
         offered = [tool.name for tool in request.tools]
         view = read_prompt(followed.plan, self.script.oracle, self.tunnel.ledger, text, offered)
-        self.tunnel.note_shown(request.scope, view.results.keys(), view.illegible)
+        self.tunnel.calls_shown[request.scope], self.tunnel.illegible[request.scope] = tuple(view.results), view.illegible
+        self.tunnel.ever_shown.update(view.results)
         stuck = view.stuck
         if request.role in (Role.DECIDE, Role.ANSWER):
             self.tunnel.unknown = tuple([call.id for call in view.unknown])
@@ -257,7 +245,7 @@ class Scripted(StreamsInPieces):
             visits.failures += self._hear(visits, request) != "nothing"
             return visits
         if before is not None:
-            self._good[request.role] = GoodTurn(*before, request)
+            self._good[request.role] = before[0], request, before[1]
         planned = self._planned.get(point.call)
         # an answer out of nothing has no call to repeat either
         is_first = point.call == next(iter(self._planned), ANSWER) or not (planned or any_known)
@@ -272,7 +260,8 @@ class Scripted(StreamsInPieces):
         The draw is the attempt's, so that of two loops the one that says more clears a mistake wherever the other does.
         """
         signs, fault = visits.signs, visits.fault
-        result = self.tunnel.result_text(signs.call)
+        seen = self.tunnel.last_results.get(signs.call)
+        result = "" if seen is None else f"{seen.error_type or ''} {seen.data}"
         level = level_shown(visits.last[0], request, visits.last[1], signs, result, self._good.get(request.role))
         if fault is not None and fault.clearing == "shown" and not fault.cured:
             is_same = level == "nothing" and request.sampling.temperature == 0  # the same prompt gets the same reply
@@ -282,14 +271,15 @@ class Scripted(StreamsInPieces):
 
     def _forgot(self, turn: _Turn, attempt: int) -> bool:
         """Say whether results are overlooked, and decide again without them; it is a fault if the decision is another one."""
-        rate = self.script.profile.forget
-        if rate == 0 or turn.point.role not in _MAY_OVERLOOK or not self.script.profile.may_strike(LAPSE, str(turn.point)):
+        rate, listed = self.script.profile.forget, self.script.profile.faults
+        if rate == 0 or turn.point.role not in _MAY_OVERLOOK or (listed is not None and f"{LAPSE}@{turn.point}" not in listed):
             return False
         key, length = (*self._key, "forget", turn.point, attempt), len(turn.view.text)
-        forgotten = [name for name, item in turn.view.results.items() if unit(*key, name) < rate * item.distance(length)]
-        if not forgotten:
+        shown = turn.view.results
+        kept = {name: item for name, item in shown.items() if unit(*key, name) >= rate * item.distance(length)}
+        if len(kept) == len(shown):
             return False
-        clean, turn.decision = turn.decision, self._decision(turn.request, turn.codec, turn.view.without(forgotten))
+        clean, turn.decision = turn.decision, self._decision(turn.request, turn.codec, turn.view._replace(results=kept))
         if turn.decision.options != clean.options:
             fault = Fault(LAPSE, turn.point, "after", 1)
             self.tunnel.faults.append(fault)
@@ -300,7 +290,6 @@ class Scripted(StreamsInPieces):
     # --- what goes wrong ---
 
     def _has_no_room(self, turn: _Turn, fault: Fault) -> bool:
-        """Whether a reply has nothing that a fault could spoil."""
         if fault.kind == TOO_EARLY:
             turn.early = early_call(turn.view, turn.decision.calls) if isinstance(turn.move, Act) else None
             return turn.early is None
@@ -316,7 +305,7 @@ class Scripted(StreamsInPieces):
             visits.signs = signs_of_wire(turn.codec, turn.reply)
             lands = turn.reply != reply
         elif fault.kind == SAME_IDS:
-            turn.reply = with_one_id(reply)
+            turn.reply = replace(reply, calls=tuple(replace(call, id=reply.calls[0].id) for call in reply.calls))
         elif turn.early is not None and isinstance(move, Act):
             self._call_too_early(turn, fault, move, *turn.early)
         elif fault.family == "decision":
@@ -346,7 +335,7 @@ class Scripted(StreamsInPieces):
         turn.move = both
         made = zip(turn.decision.calls, move.calls, strict=True)
         digests = [call_digest(call.name, call.arguments) for name, call in made if name in awaited]
-        self.tunnel.at_once.expect_apart(call_digest(early.name, early.arguments), digests)
+        self.tunnel.at_once.awaited[call_digest(early.name, early.arguments)] = set(digests)
         self.tunnel.held |= dict.fromkeys(digests, fault)
 
     def _slip(self, turn: _Turn) -> None:

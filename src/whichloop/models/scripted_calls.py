@@ -6,26 +6,23 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from whichloop.protocol import (
+from whichloop.protocol.chat import CallDelta, Chunk, Reply
+from whichloop.protocol.model import Model, Request
+from whichloop.protocol.moves import (
     Act,
     Answer,
-    CallDelta,
-    Chunk,
     Codec,
     Completion,
     Inexpressible,
-    Model,
     Move,
     PlanTask,
     Recovery,
-    Reply,
-    Request,
     Role,
     Tasks,
     Text,
-    ToolCall,
     Understanding,
 )
+from whichloop.protocol.tool_calls import ToolCall
 from whichloop.protocol.values import argument_json, render_value
 from whichloop.protocol.wire import native_call, read_call
 

@@ -13,15 +13,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Coroutine, Iterator, Mapping
-from contextlib import AbstractContextManager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 from whichloop.protocol import Capabilities, Chunk, Model, Observation, Reply, Request, ToolCall, WrappedModel, refs
 
-from .faults import Fault, FaultPoint, ListFaults, draw
+from .faults import Fault, FaultPoint, draw
 from .instructions import TrialInstructions
 from .profiles import OF_CALLS, TOOL, Profile
 from .receipts import Ledger, PromptView, Truth, concrete
@@ -32,11 +30,6 @@ HOLDING = frozenset({LATE, TOO_EARLY})
 TURNS = 8
 """Turns of the event loop in which a loop begins the calls that it makes at once; fewer than `TURNS_OF_REQUESTS`, so that a call
 that is held back does not change which request is answered next."""
-
-
-def with_one_id(reply: Reply) -> Reply:
-    """Return a reply whose calls all have the first one's id; the reply itself if it has fewer than two."""
-    return replace(reply, calls=tuple(replace(call, id=reply.calls[0].id) for call in reply.calls))
 
 
 def early_call(view: PromptView, made_now: Collection[str]) -> tuple[ToolCall, tuple[str, ...]] | None:
@@ -57,14 +50,6 @@ def early_call(view: PromptView, made_now: Collection[str]) -> tuple[ToolCall, t
     return None
 
 
-@dataclass(slots=True, eq=False)
-class RunningCall:
-    """A call that has begun and not ended."""
-
-    scope: str
-    is_held: bool = False
-
-
 class CallsAtOnce:
     """The calls of one trial that run at the same time."""
 
@@ -75,66 +60,64 @@ class CallsAtOnce:
         """Calls that were made beside what they need done, and that ran."""
         self.overlaps = 0
         """Of those, the ones that began before all of it was done."""
-        self._running: list[RunningCall] = []
-        self._awaited: dict[str, set[str]] = {}
-        """CALL digest of a call that should have waited → those of the calls that it needs done."""
-        self._waiting: list[asyncio.Future[None]] = []
-
-    def expect_apart(self, early: str, awaited: Collection[str]) -> None:
-        """Note, by their CALL digests, that one call has to run after others of its reply."""
-        self._awaited[early] = set(awaited)
+        self.awaited: dict[str, set[str]] = {}
+        """CALL digest of a call that should wait → those of the calls that it needs done."""
+        self._running: dict[object, str] = {}
+        """A call that has begun and not ended → its scope, in the order in which they began."""
+        self._held = set[object]()
+        self._changed = asyncio.Event()
+        """Set, and replaced, once a call begins, ends or is held."""
 
     @contextlib.contextmanager
-    def running(self, digest: str, scope: str) -> Iterator[RunningCall]:
+    def running(self, digest: str, scope: str) -> Iterator[object]:
         """Count a call among the running ones for as long as this context lasts."""
-        missing = self._awaited.pop(digest, None)
+        missing = self.awaited.pop(digest, None)
         if missing is not None:
             self.chances += 1
             self.overlaps += bool(missing)
-        mine = RunningCall(scope)
-        self._running.append(mine)
+        mine = object()
+        self._running[mine] = scope
         self._tell()
         try:
             yield mine
         finally:
-            self._running.remove(mine)
-            for others in self._awaited.values():
+            del self._running[mine]
+            self._held.discard(mine)
+            for others in self.awaited.values():
                 others.discard(digest)
             self._tell()
 
-    async def let_others_pass(self, mine: RunningCall) -> None:
+    async def let_others_pass(self, mine: object) -> None:
         """Wait until the calls that run beside this one have ended; of several that wait, the last that came goes first."""
         for _ in range(TURNS):
             await asyncio.sleep(0)
         if self.others_s and self._beside(mine) == [mine]:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._change(), self.others_s)
-        mine.is_held = True
+                await asyncio.wait_for(self._changed.wait(), self.others_s)
+        self._held.add(mine)
         self._tell()
-        while any(not other.is_held for other in self._beside(mine)) or self._beside(mine)[-1] is not mine:
-            await self._change()
-        mine.is_held = False
+        while not self._held.issuperset(self._beside(mine)) or self._beside(mine)[-1] is not mine:
+            await self._changed.wait()
+        self._held.discard(mine)
 
-    def _beside(self, mine: RunningCall) -> list[RunningCall]:
-        """Return the running calls of a call's scope, itself included."""
-        return [call for call in self._running if call.scope == mine.scope]
-
-    def _change(self) -> asyncio.Future[None]:
-        """Return what is done once a call begins, ends or is held."""
-        self._waiting.append(asyncio.get_running_loop().create_future())
-        return self._waiting[-1]
+    def _beside(self, mine: object) -> list[object]:
+        return [call for call, scope in self._running.items() if scope == self._running[mine]]
 
     def _tell(self) -> None:
-        for waiting in self._waiting:
-            if not waiting.done():
-                waiting.set_result(None)
-        self._waiting.clear()
+        self._changed.set()
+        self._changed = asyncio.Event()
 
 
 # --- the tunnel ---
 
 _SCOPE: ContextVar[str] = ContextVar("whichloop_scope", default="")
 """Scope of the running task's last request. No tool call says whose it is, but a branch calls its tools where it asks."""
+
+
+def scope_of_calls() -> str:
+    """Return the scope of the calls that the running task makes."""
+    return _SCOPE.get()
+
 
 STILL = Profile(name="still")
 
@@ -149,7 +132,8 @@ class Tunnel:
         self.ledger = Ledger()
         self.instructions = TrialInstructions()
         self.at_once = CallsAtOnce()
-        self.list_faults = ListFaults()
+        self.changes_of: dict[str, list[Fault]] = {}
+        """Tool → the faults that have changed what a server lists of it, in order."""
         self.faults: list[Fault] = []
         self.simulated_s = 0.0
         self.oracle: Mapping[str, Truth] = {}
@@ -164,11 +148,12 @@ class Tunnel:
         """CALL digest → what strikes that call; drawn when it first runs."""
         self.calls_shown: dict[str, tuple[str, ...]] = {}
         """Scope → planned calls whose results its last prompt showed."""
-        self._illegible: dict[str, tuple[str, ...]] = {}
+        self.illegible: dict[str, tuple[str, ...]] = {}
         """Scope → receipts that its last prompt showed without the values that are used of their results."""
-        self._last_results: dict[str, Observation] = {}
+        self.struck: dict[str, str] = {}
+        """Scope → the kind of fault that the reply to its last request suffered."""
+        self.last_results: dict[str, Observation] = {}
         """CALL digest → what the last run of the call gave the loop."""
-        self._struck: dict[str, str] = {}
 
     def blow(self, profile: Profile, key: tuple[object, ...] = ()) -> None:
         """Let a profile's faults strike. `key`: of the trial; every draw starts from it."""
@@ -210,47 +195,13 @@ class Tunnel:
             self.faults.append(fault)
         self.land(fault)
 
-    def running(self, call: str) -> AbstractContextManager[RunningCall]:
-        """Count a run of a call with this digest among those of the running scope."""
-        return self.at_once.running(call, _SCOPE.get())
-
-    def note_result(self, call: str, observation: Observation, *, is_true: bool) -> None:
-        """Note what a run of a call gave the loop. `is_true`: it is what the tool gives where nothing disturbs it."""
-        self._last_results[call] = observation
-        fault = self.of_call.get(call)
-        if fault is not None and is_true and observation.ok:
-            fault.recovered = True
-
-    def result_text(self, call: str) -> str:
-        """Return what the last run of a call gave, as text; empty if it has not run."""
-        seen = self._last_results.get(call)
-        return "" if seen is None else f"{seen.error_type or ''} {seen.data}"
-
     # --- requests ---
 
     def land(self, fault: Fault, request: Request | None = None) -> None:
         """Note that the loop has received a fault, with the request that it struck."""
         fault.landed, fault.landed_at = True, len(self.ledger.issued)
         if request is not None:
-            self.mark_struck(request, fault.kind)
-
-    def mark_struck(self, request: Request, kind: str) -> None:
-        """Note that the request's reply suffered a fault of this kind."""
-        self._struck[request.scope] = kind
-
-    def note_shown(self, scope: str, calls: Collection[str], illegible: tuple[str, ...]) -> None:
-        """Note which planned calls' results a scope's prompt showed, and which receipts without their values."""
-        self.calls_shown[scope] = tuple(calls)
-        self.ever_shown.update(calls)
-        self._illegible[scope] = illegible
-
-    def illegible(self, request: Request) -> tuple[str, ...]:
-        """Return the receipts that a request showed without the values that are used of their results, and forget them."""
-        return self._illegible.pop(request.scope, ())
-
-    def struck(self, request: Request) -> str | None:
-        """Return the kind of fault that a request's reply suffered, if any, and forget it."""
-        return self._struck.pop(request.scope, None)
+            self.struck[request.scope] = fault.kind
 
     # --- the end ---
 
@@ -262,7 +213,7 @@ class Tunnel:
         last = {entry.call: entry.content for entry in self.ledger.issued}
         for fault in self.faults:
             if fault.family == "inject":
-                fault.recovered = fault.landed and not self.instructions.is_obeyed(fault)
+                fault.recovered = fault.landed and fault.label not in self.instructions.obeyed
             elif fault.kind == TOO_EARLY:  # the planned calls that gave a result gave their true one in the end
                 right = all(last.get(truth.call, truth.content) == truth.content for truth in self.oracle.values())
                 fault.recovered = fault.landed and right
@@ -323,10 +274,7 @@ class InOrder(WrappedModel):
         self._busy = False
         """A request is being answered, or turns are counted before one is."""
 
-    def complete(self, request: Request) -> Coroutine[Any, Any, Reply]:
-        return self._in_turn(request) if request.scope else self.model.complete(request)
-
-    async def _in_turn(self, request: Request) -> Reply:
+    async def complete(self, request: Request) -> Reply:
         async with self._turn(request.scope):
             return await self.model.complete(request)
 
@@ -365,7 +313,6 @@ class InOrder(WrappedModel):
             _after(TURNS_OF_REQUESTS, self._answer_first, asyncio.get_running_loop().call_soon)
 
     def _answer_first(self) -> None:
-        """Let the first of those who still wait go on."""
         still = [waiting for waiting in self._waiting if not waiting[1].cancelled()]
         if still:
             first = min(still, key=lambda waiting: waiting[0])

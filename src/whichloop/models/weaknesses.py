@@ -15,7 +15,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from whichloop.protocol import Message, Plan, PlannedCall, Ref, Role, ToolCall, ToolSpec, refs, render_value
 from whichloop.protocol.json_text import unit
@@ -28,24 +28,20 @@ from .policy import MADE_UP
 from .profiles import Weakness
 from .receipts import Ledger, Truth, read_prompt
 
-
-class Cure(NamedTuple):
-    """What helps against a kind of weakness when the instructions say it."""
-
-    hint: str
-    phrase: re.Pattern[str]
-    """What of the hint must be there. No loop's own prompt and no suite's text has it."""
-
-
-CURES: Mapping[str, Cure] = {
-    kind: Cure(hint, re.compile(phrase, re.IGNORECASE))
-    for kind, hint, phrase in (
-        ("unit", "Give numbers to tools in the unit of the question, never scaled.", r"\bnever\s+scaled\b"),
-        ("date", "Write dates in a tool's arguments as YYYY-MM-DD, with the year first.", r"\byear\s+first\b"),
-        ("step", "Leave no call out before you answer, not even the last one.", r"\bleave\s+no\s+(?:call|step)\s+out\b"),
-        ("answer", "State a number in full digits, never in thousands.", r"\bnever\s+in\s+thousands\b"),
-    )
+CURES: Mapping[str, str] = {
+    "unit": "Give numbers to tools in the unit of the question, never scaled.",
+    "date": "Write dates in a tool's arguments as YYYY-MM-DD, with the year first.",
+    "step": "Leave no call out before you answer, not even the last one.",
+    "answer": "State a number in full digits, never in thousands.",
 }
+"""Kind of weakness → the hint that helps against it when the instructions say it."""
+PHRASES: Mapping[str, re.Pattern[str]] = {
+    "unit": re.compile(r"\bnever\s+scaled\b", re.IGNORECASE),
+    "date": re.compile(r"\byear\s+first\b", re.IGNORECASE),
+    "step": re.compile(r"\bleave\s+no\s+(?:call|step)\s+out\b", re.IGNORECASE),
+    "answer": re.compile(r"\bnever\s+in\s+thousands\b", re.IGNORECASE),
+}
+"""What of the hint must be there. No loop's own prompt and no suite's text has it."""
 
 
 # --- what a request shows ---
@@ -172,7 +168,7 @@ class Slip:
 
     def is_covered(self, prompt: PromptParts) -> bool:
         """Whether the prompt shows how to do it right."""
-        if CURES[self.kind].phrase.search(prompt.instructions):
+        if PHRASES[self.kind].search(prompt.instructions):
             return True
         if self.kind == "answer":  # a demonstration, or an example under the instructions, states a plain number
             system = [message.content.partition(EXAMPLES)[2] for message in prompt.live if message.role == "system"]

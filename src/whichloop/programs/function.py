@@ -57,14 +57,14 @@ class InProcessTrial(NamedTuple):
         wire = wire_for(path, request.headers)
         page = wire.page(path)
         try:
-            if page is None or page.kind == "models" or request.method != page.method:
+            if page not in ("reply", "count") or request.method != "POST":
                 raise Refusal(404, f"Invalid URL ({request.method} {request.url.path})", code="unknown_url")
             wire_request = wire.read(Incoming(read_json(body), path, request.url.params, request.headers, self.chat.recall))
-            if page.kind == "count":
+            if page == "count":
                 return json_answer(wire.count(estimate_input(wire_request.request)))
             return await self.chat.answer(wire, wire_request, self.trial.served, None)
         except Refusal as error:
-            return refused(wire, error.failure)
+            return refused(wire, error)
 
     async def call(self, name: str, arguments: Mapping[str, object]) -> str:
         """Run a tool. Raises ToolError with a tool's error, its type in front."""

@@ -15,11 +15,10 @@ import contextlib
 import contextvars
 import secrets
 from collections.abc import AsyncIterator, Coroutine, Mapping
-from dataclasses import replace
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
-from whichloop.models.metering import MeteredExchange, metered, waits
+from whichloop.models.metering import Meter, MeteredExchange, MeteredModel, metered, waits
 from whichloop.models.server import OwnRequest, ServedTrial, Server
 from whichloop.models.server.answers import RETRY_AFTER_S
 from whichloop.models.server.foreign import ForeignCodec
@@ -27,7 +26,7 @@ from whichloop.models.tunnel import Tunnel
 from whichloop.models.wires.base import BadRequest, Refusal, WireRequest
 from whichloop.protocol.chat import Reply
 from whichloop.protocol.json_text import Json
-from whichloop.protocol.model import Model, ModelError, ProviderError, Request, estimate_input, estimate_usage
+from whichloop.protocol.model import Model, ModelError, ProviderError, Request
 from whichloop.protocol.moves import Act, WireError
 from whichloop.protocol.names import SCRIPTED
 from whichloop.protocol.tool_calls import BudgetExceeded, Observation, ToolCall, ToolListing
@@ -101,8 +100,8 @@ class ProgramTrial:
         own = metered(model)
         self.tunnel = own.tunnel if own is not None and own.tunnel is not None else Tunnel()
         self.tunnel.at_once.others_s = OTHERS_S
-        self._of_model = ServedTrial(model, self.tunnel, ask=None if own is None else own.exchange)
-        self.served = ServedTrial(model, self.tunnel, tools=tools.names, ask=self._ask)
+        self._model = own or MeteredModel(model, Meter(), tunnel=self.tunnel)
+        self.served = ServedTrial(self._ask, self.tunnel, tools=tools.names)
 
     @property
     def is_forced(self) -> bool:
@@ -148,18 +147,16 @@ class ProgramTrial:
         self.requests += 1
         if isinstance(self.failure, ProviderError) and self.failure.kind == "rate_limit":
             await self.tunnel.spend(self.failure.retry_after_s or RETRY_AFTER_S)
-        exchange = await self._while_open(self._of_model.exchange(request))
+        exchange = await self._while_open(self._model.exchange(request))
         self.failure = error = exchange.error
-        if (reply := exchange.reply) is not None:
+        if exchange.reply is not None:
             self.replies += 1
-            self._model_arguments.add(request, reply)
-            if reply.usage is None:  # OpenAI always counts, and some frameworks fail without
-                reply = replace(reply, usage=estimate_usage(estimate_input(request), reply))
+            self._model_arguments.add(request, exchange.reply)
         is_simulated = isinstance(error, ProviderError) and error.injected and not self.tunnel.real_time
         if isinstance(error, ProviderError) and is_simulated and error.kind == "rate_limit":
             # virtual time: no client shall sleep where nothing happens
             error = ProviderError(str(error), error.kind, status=error.status, retry_after_s=AT_ONCE_S, injected=True)
-        return exchange._replace(reply=reply, error=error)
+        return exchange._replace(error=error)
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> Observation:
         """Run a tool. Raises Refusal when the budget is used up and after the end."""

@@ -26,13 +26,11 @@ from whichloop.protocol import (
     DEFAULT_SAMPLING,
     Capabilities,
     Model,
-    Observation,
     ProviderError,
     Reply,
     Request,
     Sampling,
     Tool,
-    ToolCall,
     Usage,
     WrappedModel,
 )
@@ -190,7 +188,7 @@ class PlayedUser:
         if models.user is not None:
             self._is_priced = bool(getattr(models.real.get(models.user), "is_priced", False))
             model, self._recorded = models.answering(models.user, trial.key, AS_USER.format(models.user))
-            self._model = _OffTheClock(MeteredModel(model, self._meter, self))
+            self._model = _OffTheClock(MeteredModel(model, self._meter, self.exchange))
 
     def play(self, environment: Environment) -> Environment:
         """Return the environment with its user played by the model; as it is where the script answers.
@@ -231,9 +229,6 @@ class PlayedUser:
         elif not self._failure:
             what = "provider: " if isinstance(exchange.error, ProviderError) else ""
             self._failure = f"user: {what}{exchange.error}"
-
-    def tool_call(self, call: ToolCall, observation: Observation, fault: str | None) -> None:
-        """Ignore calls: a user has no tools."""
 
 
 class _OffTheClock(WrappedModel):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal, get_args
 
-from whichloop.models.faults import spoil
+from whichloop.models.faults import spoiled_forms
 from whichloop.models.scripted_calls import NATIVE
 from whichloop.protocol import Inexpressible, NativeCall, Reply, Request, Role, ToolCall
 from whichloop.protocol.moves import Act, Answer, Codec, Completion, Move, PlanTask, Recovery, Tasks, Text, Understanding
@@ -147,7 +147,7 @@ def any_reply(rng: random.Random, sound: Reply) -> Reply:
     """Return a random reply; `sound` is a valid one to damage."""
     match rng.randrange(6):
         case 0:
-            return spoil(f"wire.{rng.choice(('malformed', 'truncated', 'fenced', 'empty', 'duplicated'))}", sound)
+            return spoiled_forms(f"wire.{rng.choice(('malformed', 'truncated', 'fenced', 'empty', 'duplicated'))}", sound)[0]
         case 1:
             return Reply(rng.choice(_BROKEN))
         case 2:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from whichloop.datasets.task import StatelessEnvironment, Suite, Task
 from whichloop.datasets.validity import replay
-from whichloop.models.metering import NO_LISTENER, MeteredToolbox
+from whichloop.models.metering import MeteredToolbox
 from whichloop.models.profiles import Profile, load_profile
 from whichloop.models.receipts import Truth, call_digest, content_digest
 from whichloop.models.scripted import Script, Scripted
@@ -223,7 +223,7 @@ class LoggingToolbox(MeteredToolbox):
     """Tools that log every call, with receipts."""
 
     def __init__(self, tools: Sequence[Tool], log: RunLog, gate: Gate, tunnel: Tunnel) -> None:
-        super().__init__(tools, NO_LISTENER, tunnel)
+        super().__init__(tools, tunnel=tunnel)
         self.log, self.gate = log, gate
 
     async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:

@@ -11,8 +11,8 @@ from typing import Any
 
 from whichloop.checks.loop.scene import bench_script
 from whichloop.datasets.task import Task
-from whichloop.models.faults import Fault, FaultPoint, disturb, emptied, spoiled_reply
-from whichloop.models.metering import Meter, MeteredModel, MeteredToolbox, NoListener
+from whichloop.models.faults import Fault, FaultPoint, disturb, spoiled_forms, spoiled_reply
+from whichloop.models.metering import Meter, MeteredModel, MeteredToolbox
 from whichloop.models.outages import PROVIDER_FAULTS
 from whichloop.models.profiles import Abilities, load_profile
 from whichloop.models.receipts import call_digest
@@ -83,7 +83,7 @@ TASKS: Mapping[BenchTask, Task] = {
 
 
 @dataclass(slots=True)
-class AgentLog(NoListener):
+class AgentLog:
     """Everything that an agent does in one run."""
 
     max_requests: int
@@ -163,7 +163,7 @@ class _UnlimitedTools(MeteredToolbox):
     """Tools without limits: those are the agent's."""
 
     def __init__(self, tools: tuple[Tool, ...], log: AgentLog, tunnel: Tunnel) -> None:
-        super().__init__(tools, log, tunnel, time_limit_s=None)
+        super().__init__(tools, log.tool_call, tunnel, time_limit_s=None)
         self.max_chars = None
 
     async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
@@ -199,7 +199,7 @@ def spoiled(fault: str, codec: Codec, move: Act, reply: Reply, tools: Mapping[st
         case "duplicate_ids":
             return replace(reply, calls=(first, *(replace(call, id=first.id) for call in rest))) if first and rest else None
         case "empty":
-            return emptied(reply)
+            return spoiled_forms("wire.empty", reply)[0]
         case "prose":
             return replace(
                 reply, text="I will work this out step by step, and call a tool for the first step.", calls=(), finish_reason="stop"
@@ -254,7 +254,7 @@ class FaultyModel(StreamsWhole, WrappedModel):
         if fault.strikes == "provider" and (is_due or log.struck is not None):
             log.strike()
             kind = f"provider.{PROVIDER[fault.name]}"
-            self.tunnel.mark_struck(request, kind)
+            self.tunnel.struck[request.scope] = kind
             trouble, status, says = PROVIDER_FAULTS[kind]
             after = 2.0 if trouble == "rate_limit" else None
             raise ProviderError(says, trouble, status=status, retry_after_s=after, injected=True)
@@ -272,7 +272,7 @@ class FaultyModel(StreamsWhole, WrappedModel):
             digest = call_digest(move.calls[0].name, move.calls[0].arguments)
             self.tunnel.held[digest] = Fault(LATE, FaultPoint(Role.DECIDE, "first"), "after", 1)
         elif fault.strikes == "reply":
-            self.tunnel.mark_struck(request, f"wire.{fault.name}")  # a server must not mend it
+            self.tunnel.struck[request.scope] = f"wire.{fault.name}"  # a server must not mend it
         return changed
 
     def _endless(self, fault: AgentFault, request: Request, codec: Codec, reply: Reply) -> Reply:
@@ -305,5 +305,5 @@ async def bench_run(task_name: BenchTask, fault: AgentFault | None, max_requests
     true_tools = _tools(task_name, name if task_name == "log" else "", AgentLog(0))
     profile = load_profile("clean").model_copy(update={"abilities": Abilities(context_tokens=CONTEXT_TOKENS)})
     script = await bench_script(task, true_tools, profile=profile)
-    model = MeteredModel(FaultyModel(script, fault, log, tunnel), Meter(), log, tunnel)
+    model = MeteredModel(FaultyModel(script, fault, log, tunnel), Meter(), tunnel=tunnel)
     return BenchRun(task, model, _UnlimitedTools(_tools(task_name, name, log), log, tunnel), log)

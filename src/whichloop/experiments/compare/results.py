@@ -242,7 +242,7 @@ def _remarks(manifest: Manifest) -> Iterator[str]:
         yield f"{count} are right by construction under the scripted model: it gives the answer, which no planned call yields."
     price = manifest.settings.price
     if price is not None and (tag := read_tag(price)) is not None:
-        yield f"Nothing was billed: dollars are those of the scripted model's tokens at {tag.in_words}."
+        yield f"Nothing was billed: dollars are those of the scripted model's tokens at {tag}, in US dollars a million."
     for note in manifest.rescored:
         yield f"Judged again on {note.when}: the scores of {counted(note.trials, 'trial')} changed."
 

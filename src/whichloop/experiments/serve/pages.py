@@ -34,15 +34,6 @@ MAX_REPEAT = 1_000_000
 _CONVERSATION = re.compile(r"call_([0-9]{1,12})_")
 
 
-class ModelNames(tuple[str, ...]):
-    """The names that are listed. Any name of another family is an alias of the first: many programs have theirs in their code."""
-
-    __slots__ = ()
-
-    def __contains__(self, name: object) -> bool:
-        return super().__contains__(name) or (isinstance(name, str) and name.partition("/")[0] != MODEL)
-
-
 class SuiteTrials:
     """The trials of one suite, created on demand. Not thread-safe."""
 
@@ -58,9 +49,9 @@ class SuiteTrials:
         """Task → its latest conversation without a trial name."""
         self._numbers = itertools.count(1)
 
-    def models(self) -> ModelNames:
-        """Return the model names, the server's own profile first."""
-        return ModelNames((MODEL, *(f"{MODEL}/{name}" for name in built_in_profiles())))
+    def models(self) -> tuple[str, ...]:
+        """Return the model names, the server's own profile first. A name of another family is an alias of that one."""
+        return (MODEL, *(f"{MODEL}/{name}" for name in built_in_profiles()))
 
     def find(self, trial: str | None, wire_request: WireRequest) -> ServedTrial:
         """Return the trial of a request. Raises LookupError for an unknown trial or question, Refusal for a model."""

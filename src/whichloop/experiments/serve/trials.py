@@ -13,7 +13,7 @@ from whichloop.datasets.validity import Replayed, replay
 from whichloop.metrics.answers import Judgement
 from whichloop.metrics.scorers import is_abstention, scores_of
 from whichloop.models.faults import IMPLICIT
-from whichloop.models.metering import MeteredExchange, MeteredToolbox
+from whichloop.models.metering import Meter, MeteredExchange, MeteredModel, MeteredToolbox
 from whichloop.models.profiles import Profile
 from whichloop.models.receipts import ReceiptEntry, Truth, call_digest, content_digest
 from whichloop.models.scripted import Scripted
@@ -22,7 +22,6 @@ from whichloop.models.tunnel import Tunnel
 from whichloop.models.wires.base import BadRequest
 from whichloop.protocol import (
     Message,
-    ModelError,
     NativeCall,
     Observation,
     ProviderError,
@@ -181,7 +180,7 @@ TrialKey = tuple[str, int, str]
 
 
 class SuiteTrial(WrappedModel):
-    """A trial with its environment and counts, and the listener of its own toolbox.
+    """A trial with its environment and counts.
 
     It is its scripted model, too, which accepts results of the program's own tools like those of the suite.
     """
@@ -193,12 +192,13 @@ class SuiteTrial(WrappedModel):
         self.profile = profile
         self.environment = suite.open(task)
         self.tunnel = Tunnel()
-        self.toolbox = MeteredToolbox(self.environment.tools, self, self.tunnel)
+        self.toolbox = MeteredToolbox(self.environment.tools, self.tool_call, self.tunnel)
         self.truth: dict[str, Truth] = {}
         script = script_of(task, self.truth, profile, seed, self.repeat, self.toolbox)
         super().__init__(Scripted(script, self.tunnel))
         self.own_tools = ForeignResults(self.tunnel)
-        self.served = ServedTrial(self, self.tunnel, {}, self.toolbox.names, self.recount)
+        model = MeteredModel(self, Meter(), self.exchange, self.tunnel)
+        self.served = ServedTrial(model.exchange, self.tunnel, {}, self.toolbox.names, self.recount)
         self.replayed: Mapping[str, Replayed] | None = None
         self.model_calls = self.replies = 0
         self.tool_calls = 0
@@ -221,16 +221,7 @@ class SuiteTrial(WrappedModel):
     async def complete(self, request: Request) -> Reply:
         """Return the reply. Raises like the scripted model, and ProviderError for a plan that does not replay."""
         replayed = await self.prepare()
-        signed_request = self.own_tools.with_receipts(request, replayed)
-        reply: Reply | None = None
-        failure: ModelError | None = None
-        try:
-            reply = await self.model.complete(signed_request)
-        except ModelError as error:
-            failure = error
-            raise
-        finally:
-            self.exchange(MeteredExchange(request, reply, failure, 0.0))
+        reply = await self.model.complete(self.own_tools.with_receipts(request, replayed))
         if self.label.startswith("~"):  # the ids name the conversation, because its program names no trial
             begin = f"call_{self.label[1:]}_"
             reply = replace(reply, calls=tuple(replace(call, id=begin + call.id.removeprefix("call_")) for call in reply.calls))

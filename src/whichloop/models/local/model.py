@@ -168,7 +168,6 @@ class LocalModel:
 
 
 def _as_served(request: Request) -> Request:
-    """Return the request as the server gets it. Raises ProviderError for images."""
     if any(message.images for message in request.messages):
         raise ProviderError("the local model takes no images: it reads text alone", "bad_request")
     return with_tools_as_text(request)

@@ -14,37 +14,24 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
 from whichloop.models.metering import MeteredExchange
-from whichloop.models.scripted import Scripted
 from whichloop.models.tunnel import Tunnel
-from whichloop.models.wires.base import (
-    BadRequest,
-    Refusal,
-    Stamp,
-    StreamEvent,
-    Wire,
-    WireFailure,
-    WireRequest,
-    with_client_names,
-    with_suite_names,
-)
-from whichloop.protocol import (
-    Codec,
+from whichloop.models.wires.base import BadRequest, Refusal, Stamp, Wire, WireRequest, with_client_names, with_suite_names
+from whichloop.protocol.chat import NativeCall, Reply, Usage
+from whichloop.protocol.model import (
+    CHARS_PER_TOKEN,
     ContextOverflow,
-    Model,
     ModelError,
-    NativeCall,
-    Observation,
     ProviderError,
-    Reply,
     Request,
     Sampling,
-    Usage,
+    estimate_tokens,
+    estimate_usage,
 )
-from whichloop.protocol.model import CHARS_PER_TOKEN, estimate_tokens, estimate_usage
+from whichloop.protocol.moves import Codec
 from whichloop.protocol.redact import logger_of
-from whichloop.protocol.tool_calls import ToolListing
+from whichloop.protocol.tool_calls import Observation, ToolListing
 
-from .foreign import ForeignCodec, foreign_codec
+from .foreign import ForeignCodec
 
 JSON = {"Content-Type": "application/json"}
 SSE = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache"}
@@ -66,35 +53,15 @@ MAX_BODY_BYTES = 32 * 1024 * 1024
 class ServedTrial:
     """One trial's model as the server needs it."""
 
-    model: Model
+    ask: Callable[[Request], Awaitable[MeteredExchange]]
+    """Asks the model and says what came of it. Raises what is no failure of the model, such as BudgetExceeded."""
     tunnel: Tunnel
     codecs: Mapping[str, Codec] = field(default_factory=dict)
     """Codecs by the name that the client's metadata gives."""
-    tools: Collection[str] | None = None
-    """Names of the tools that the task is solved with; None: those of a scripted model's script."""
+    tools: Collection[str] = ()
+    """Names of the tools that the task is solved with."""
     recount: Callable[[Usage, Usage], None] | None = None
     """Takes the usage of a reply as the model gave it, and as it was sent, where the request made it another."""
-    ask: Callable[[Request], Awaitable[MeteredExchange]] | None = None
-    """Asks the model and says what came of it, where someone else keeps the accounts; None: the model itself is asked."""
-
-    @property
-    def task_tools(self) -> Collection[str]:
-        if self.tools is not None:
-            return self.tools
-        return tuple(self.model.script.tools) if isinstance(self.model, Scripted) else ()
-
-    async def exchange(self, request: Request) -> MeteredExchange:
-        """Return what came of a request. Raises what is no failure of the model, such as BudgetExceeded."""
-        if self.ask is not None:
-            return await self.ask(request)
-        reply, failure = None, None
-        try:
-            reply = await self.model.complete(request)
-        except ModelError as error:
-            failure = error
-        finally:
-            struck = self.tunnel.struck(request)  # the mark of its fault goes when the request ends
-        return MeteredExchange(request, reply, failure, 0.0, struck)
 
 
 class Trials(Protocol):
@@ -168,21 +135,21 @@ def json_answer(data: object, status: int = 200, headers: Mapping[str, str] | No
     return WireAnswer((body,), {**(headers or {}), **JSON, "Content-Length": str(len(body))}, status=status)
 
 
-def refused(wire: Wire, failure: WireFailure) -> WireAnswer:
+def refused(wire: Wire, failure: Refusal) -> WireAnswer:
     """Return a failure in the vendor's form."""
-    answer = wire.failure(failure)
-    return json_answer(answer.body, answer.status, answer.headers)
+    status, body, headers = wire.failure(failure)
+    return json_answer(body, status, headers)
 
 
-def failure_of(error: ModelError) -> WireFailure:
+def failure_of(error: ModelError) -> Refusal:
     """Return a model's failure as OpenAI has it."""
     message = str(error)
     if isinstance(error, ContextOverflow):
-        return WireFailure(400, message, "messages", "context_length_exceeded")
+        return Refusal(400, message, "messages", "context_length_exceeded")
     kind = error.kind if isinstance(error, ProviderError) else "server"
     if isinstance(error, ProviderError) and kind == "rate_limit":
         wait_s = RETRY_AFTER_S if error.retry_after_s is None else error.retry_after_s
-        return WireFailure(429, message, code="rate_limit_exceeded", wait_s=wait_s)
+        return Refusal(429, message, code="rate_limit_exceeded", wait_s=wait_s)
     status, param, code = {
         "refused": (400, "tool_choice", "unsupported_parameter"),
         "bad_request": (400, None, None),
@@ -190,14 +157,13 @@ def failure_of(error: ModelError) -> WireFailure:
         "timeout": (504, None, "timeout"),
         "overloaded": (503, None, None),
     }.get(kind, (500, None, None))
-    return WireFailure(status, message, param, code)
+    return Refusal(status, message, param, code)
 
 
 class Chat:
     """Answers requests for a reply on any wire, each under an id of its own."""
 
-    def __init__(self, hold_s: float = HOLD_S) -> None:
-        self.hold_s = hold_s
+    def __init__(self) -> None:
         self.started = int(time.time())
         self._served = self._bytes = 0
         self.kept: OrderedDict[str, tuple[Sequence[Any], int]] = OrderedDict()
@@ -220,16 +186,16 @@ class Chat:
 
     async def answer(self, wire: Wire, request: WireRequest, served: ServedTrial, trial: str | None) -> WireAnswer:
         """Return the answer of a trial's model. Raises Refusal."""
-        request, names = with_suite_names(request, served.task_tools)
+        request, names = with_suite_names(request, served.tools)
         name = request.metadata.get("codec")
-        if name is not None and name not in served.codecs:
+        if name is not None and name not in [*served.codecs]:
             raise BadRequest(f"metadata.codec: '{name}' is none of {[*served.codecs]}", "metadata.codec")
-        codec = foreign_codec(request, served.task_tools) if name is None else served.codecs[name]
+        codec = ForeignCodec(request.request, served.tools) if name is None else served.codecs[name]
         question = replace(request.request, codec=codec)
         self._served += 1
         key = f"{self.started}/{trial}/{self._served}"
         stamp = Stamp(hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()[:24], int(time.time()))
-        exchange = await served.exchange(question)
+        exchange = await served.ask(question)
         reply, struck = exchange.reply, exchange.fault or ""
         if reply is None:
             error = exchange.error
@@ -263,14 +229,13 @@ class Chat:
             half = half[: len(half) // 2]
             if not request.stream:
                 return WireAnswer((half,), {**JSON, "Content-Length": str(len(half))})
-            first_event = next(wire.events(request, _BROKEN_OFF, stamp))
-            return _stream(request, iter([first_event._replace(data=half)]), wire.stream_end)
+            return _stream(request, iter([half]), wire.stream_end)
         if struck == "provider.interrupted" and request.stream:
             return _stream(request, wire.failed_events(request, _BROKEN_OFF, failure, stamp), b"")
         if isinstance(error, ProviderError) and error.kind == "connection":
             return WireAnswer(ending="dropped")
         if isinstance(error, ProviderError) and error.kind == "timeout" and real_time:
-            await asyncio.sleep(self.hold_s)
+            await asyncio.sleep(HOLD_S)
         return refused(wire, failure)
 
 
@@ -281,15 +246,16 @@ def whole(wire: Wire, request: WireRequest, stamp: Stamp, reply: Reply) -> WireA
     return _stream(request, wire.events(request, reply, stamp), wire.stream_end)
 
 
-def _stream(request: WireRequest, events: Iterator[StreamEvent], end: bytes) -> WireAnswer:
+def _stream(request: WireRequest, events: Iterator[dict[str, Any] | bytes], end: bytes) -> WireAnswer:
     """Write events as they are sent (html.spec.whatwg.org, "Server-sent events"), or as one list of them."""
     pieces = []
     for place, event in enumerate(events):
-        data = event.data if isinstance(event.data, bytes) else json_bytes(event.data)
+        data = event if isinstance(event, bytes) else json_bytes(event)
         if request.listed:
             pieces.append((b",\r\n" if place else b"[") + data)
         else:
-            pieces.append((f"event: {event.name}\n".encode() if event.name else b"") + b"data: " + data + b"\n\n")
+            name = "" if isinstance(event, bytes) else event.get("type", "")
+            pieces.append((f"event: {name}\n".encode() if name else b"") + b"data: " + data + b"\n\n")
     pieces.append(b"]" if request.listed else end)
     return WireAnswer(tuple(filter(None, pieces)), JSON if request.listed else SSE)
 

@@ -11,21 +11,11 @@ from typing import Any
 
 from whichloop.models.faults import NOT_DETERMINED
 from whichloop.models.filling import Unfillable, fill, filled_value, fits, least, same
-from whichloop.models.wires.base import WireRequest
-from whichloop.protocol import (
-    Act,
-    Answer,
-    Inexpressible,
-    Move,
-    NativeCall,
-    Reply,
-    Role,
-    Text,
-    ToolCall,
-    ToolSpec,
-    WireError,
-    render_value,
-)
+from whichloop.protocol.chat import NativeCall, Reply
+from whichloop.protocol.model import Request
+from whichloop.protocol.moves import Act, Answer, Inexpressible, Move, Role, Text, WireError
+from whichloop.protocol.tool_calls import ToolCall, ToolSpec
+from whichloop.protocol.values import render_value
 from whichloop.protocol.wire import from_json, native_call, read_call, to_json
 
 MANY = 64
@@ -48,14 +38,9 @@ class ForeignCodec:
     in text; a value that JSON does not give back; several calls where one is allowed, and any where the request forbids them.
     """
 
-    tools: tuple[ToolSpec, ...] = ()
-    choice: str | None = None
-    schema: Mapping[str, Any] | None = None
-    parallel: bool = True
+    request: Request
     task_tools: Collection[str] = ()
     """Names of the tools that the task is solved with: none of them is the program's way to finish."""
-    first_call: int = 0
-    """Number of the reply's first call: ids are unique within a conversation."""
     unsaid: list[Move] = field(default_factory=list, compare=False)
     """Moves that it was to say and could not, in order."""
 
@@ -65,25 +50,25 @@ class ForeignCodec:
     @property
     def max_calls(self) -> int:
         """Most calls of a move; 0 if the request leaves no room for a call but the finishing one: then the model answers."""
-        if not self.tools or self.choice == "none" or (self.is_forced and self.finishing is not None):
+        if not self.request.tools or self.request.tool_choice == "none" or (self.is_forced and self.finishing is not None):
             return 0
-        return MANY if self.parallel else 1
+        return MANY if self.request.parallel_calls else 1
 
     @property
     def is_forced(self) -> bool:
         """Whether the request names the tool to be called."""
-        return self.choice not in (None, "auto", "none", "required")
+        return self.request.tool_choice not in (None, "auto", "none", "required")
 
     @property
     def finishing(self) -> ToolSpec | None:
         """The tool by which the program lets a model finish, if it offers one."""
-        program_tools = [tool for tool in self.tools if tool.name not in self.task_tools]
-        if self.choice == "none":
+        choice, program_tools = self.request.tool_choice, [tool for tool in self.request.tools if tool.name not in self.task_tools]
+        if choice == "none":
             return None
         if self.is_forced:
-            return next((tool for tool in program_tools if tool.name == self.choice), None)
+            return next((tool for tool in program_tools if tool.name == choice), None)
         named = next((tool for tool in program_tools if re.sub("[-_ ]", "", tool.name.lower()) in FINISHING), None)
-        return named or (program_tools[0] if program_tools and self.choice == "required" else None)
+        return named or (program_tools[0] if program_tools and choice == "required" else None)
 
     def render(self, move: Move) -> Reply:
         """Write a move. Raises Inexpressible."""
@@ -111,10 +96,11 @@ class ForeignCodec:
             return Answer(reply.text, filled_value(finishing.parameters, arguments))
         if reply.calls:
             return Act(reply.text, tuple(read_call(call) for call in reply.calls))
-        if self.schema is None:
+        schema = self.request.response_schema
+        if schema is None:
             return Answer("", reply.text)
         try:
-            return Answer("", filled_value(self.schema, from_json(reply.text)))
+            return Answer("", filled_value(schema, from_json(reply.text)))
         except ValueError as error:
             raise WireError(f"The reply is no JSON: {error}") from None
 
@@ -123,11 +109,12 @@ class ForeignCodec:
 
         A model that is made to call a tool, or to write after a schema, does so even if it has nothing fitting to say.
         """
-        if self.choice == "required" or self.is_forced:
+        schema = self.request.response_schema
+        if self.request.tool_choice == "required" or self.is_forced:
             return reply if reply.calls else self._forced_call(reply)
-        if self.schema is None or reply.calls or _is_valid(self.schema, reply.text):
+        if schema is None or reply.calls or _is_valid(schema, reply.text):
             return reply
-        return replace(reply, text=to_json(_filled(self.schema, self._value_unsaid(reply))))
+        return replace(reply, text=to_json(_filled(schema, self._value_unsaid(reply))))
 
     # --- saying ---
 
@@ -135,15 +122,16 @@ class ForeignCodec:
         if isinstance(move, Act) and move.calls:
             if len(move.calls) > self.max_calls:
                 raise Inexpressible(f"{len(move.calls)} calls where {self.max_calls} are allowed")
-            if self.is_forced and any(call.name != self.choice for call in move.calls):
-                raise Inexpressible(f"a call of another tool than {self.choice}")
+            if self.is_forced and any(call.name != self.request.tool_choice for call in move.calls):
+                raise Inexpressible(f"a call of another tool than {self.request.tool_choice}")
             return Reply(move.thought, tuple(self._call(call, place) for place, call in enumerate(move.calls)), None, "tool_calls")
         if isinstance(move, Answer) and move.value is not None and move.confidence is None:
             return self._answer(move)
         raise Inexpressible(f"the {type(move).__name__} is neither calls nor an answer")
 
     def _call(self, call: ToolCall, place: int = 0) -> NativeCall:
-        return replace(native_call(call), id=f"call_{self.first_call + place}")
+        before = sum(len(message.calls) for message in self.request.messages)  # ids are unique within a conversation
+        return replace(native_call(call), id=f"call_{before + place}")
 
     def _answer(self, move: Answer) -> Reply:
         if (tool := self.finishing) is not None:
@@ -155,20 +143,22 @@ class ForeignCodec:
             elif not isinstance(said, str) or move.thought:
                 raise Inexpressible("an answer beside a call without arguments is text")
             return Reply(said, (self._call(ToolCall(tool.name, arguments)),), None, "tool_calls")
-        if move.thought or self.choice == "required" or self.is_forced:
+        if move.thought or self.request.tool_choice == "required" or self.is_forced:
             raise Inexpressible("a thought beside the answer, or an answer where a call is wanted")
-        if self.schema is None:
+        schema = self.request.response_schema
+        if schema is None:
             if not isinstance(move.value, str):
                 raise Inexpressible("an answer in text that is no text")
             return Reply(move.value)
-        if _is_valid_text(self.schema, move.value):
+        if _is_valid_text(schema, move.value):
             raise Inexpressible("JSON written as text, where the value itself is wanted")
-        return Reply(to_json(fill(self.schema, move.value)))
+        return Reply(to_json(fill(schema, move.value)))
 
     # --- what is left of a move that cannot be said ---
 
     def _forced_call(self, reply: Reply) -> Reply:
-        forced = next((tool for tool in self.tools if tool.name == self.choice), self.tools[0])
+        offered = self.request.tools
+        forced = next((tool for tool in offered if tool.name == self.request.tool_choice), offered[0])
         tool = self.finishing or forced
         ready = [call for move in self.unsaid if isinstance(move, Act) for call in move.calls if call.name == tool.name]
         if not ready or self.finishing is not None:
@@ -182,13 +172,6 @@ class ForeignCodec:
         acts = [NOT_DETERMINED for move in self.unsaid if isinstance(move, Act)]
         texts = [move.text for move in self.unsaid if isinstance(move, Text)]
         return [*answers, *acts, *texts, reply.text][0]
-
-
-def foreign_codec(wire_request: WireRequest, task_tools: Collection[str] = ()) -> ForeignCodec:
-    """Return the codec for one request. `task_tools`: names of the tools that the task is solved with."""
-    asked = wire_request.request
-    calls_before = sum(len(message.calls) for message in asked.messages)
-    return ForeignCodec(asked.tools, asked.tool_choice, asked.response_schema, asked.parallel_calls, task_tools, calls_before)
 
 
 def _is_valid(schema: Mapping[str, Any], text: str) -> bool:

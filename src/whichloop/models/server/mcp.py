@@ -18,7 +18,6 @@ from mcp.shared.exceptions import MCPError
 from starlette.types import Message
 
 from whichloop.models.wires.base import Refusal
-from whichloop.protocol import ToolSpec
 from whichloop.protocol.tool_calls import McpError, ToolListing, read_mcp_error
 
 from .answers import JSON, SSE, McpTrial, WireAnswer
@@ -84,11 +83,12 @@ def _server_of(trial: McpTrial, structured: bool) -> Server[Any]:
     """Return the SDK's server of one trial's tools, for one request. `structured`: results have structured content, too."""
 
     async def listed(context: ServerRequestContext[Any, Any], params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=[_tool(spec) for spec in trial.listed().tools])
-
-    def _tool(spec: ToolSpec) -> types.Tool:
         more: dict[str, Any] = {"output_schema": TEXT_RESULT} if structured else {}
-        return types.Tool(name=spec.name, description=spec.description, input_schema=dict(spec.parameters), **more)
+        tools = [
+            types.Tool(name=spec.name, description=spec.description, input_schema=dict(spec.parameters), **more)
+            for spec in trial.listed().tools
+        ]
+        return types.ListToolsResult(tools=tools)
 
     async def called(context: ServerRequestContext[Any, Any], params: types.CallToolRequestParams) -> types.CallToolResult:
         """Run a tool; its error is a result, too, which the model shall see."""

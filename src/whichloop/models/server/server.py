@@ -16,6 +16,7 @@ import logging
 import socket
 import struct
 from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from typing import Any, Self
 from urllib.parse import unquote
 
@@ -27,12 +28,14 @@ from whichloop.models.wires.base import MAX_SHOWN, BadRequest, Incoming, Path, R
 from whichloop.protocol.model import estimate_input
 from whichloop.protocol.wire import from_json
 
-from .answers import HOLD_S, MAX_BODY_BYTES, Chat, McpTrial, More, OwnRequest, Trials, WireAnswer, json_answer, logger, refused
+from .answers import MAX_BODY_BYTES, Chat, McpTrial, More, OwnRequest, Trials, WireAnswer, json_answer, logger, refused
 
 logger.addHandler(logging.NullHandler())
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 HTTP_PORT = 80
+OWN_NAMES = frozenset({"127.0.0.1", "localhost", "[::1]"})
+"""What the Host header may say before the port, in small letters."""
 BACKLOG = 1024
 """Connections that wait to be accepted."""
 CLOSE_S = 0.5
@@ -55,12 +58,6 @@ def wire_for(path: Path, headers: Mapping[str, str]) -> Wire:
     return next(wire for wire in WIRES if wire.is_addressed(path, headers))
 
 
-def own_hosts(port: int) -> frozenset[str]:
-    """Return what a Host header may be, in small letters: any other means that someone else's name points here (DNS rebinding)."""
-    names = {"127.0.0.1", "localhost", "[::1]"}
-    return frozenset(f"{name}:{port}" for name in names) | (names if port == HTTP_PORT else frozenset())
-
-
 def read_json(body: bytes) -> Any:
     """Read a body. Raises BadRequest for what is not JSON."""
     try:
@@ -80,17 +77,15 @@ class Server:
         *,
         more: More | None = None,
         mcp: Callable[[str], McpTrial] | None = None,
-        hold_s: float = HOLD_S,
     ) -> None:
         """`port`: 0 for any that is free. `more`: answers pages that no vendor's API has. `mcp`: finds the trial of `/t/TRIAL/mcp`.
-        `hold_s`: how long a time-out in real time keeps the line silent. Raises ValueError for a host beyond loopback.
+        Raises ValueError for a host beyond loopback.
         """
         if host not in LOOPBACK:
             raise ValueError(f"the scripted model is served on loopback only ({', '.join(sorted(LOOPBACK))}), not on {host!r}")
         self.trials, self.port, self.more, self.mcp = trials, port, more, mcp
         self.host = "127.0.0.1" if host == "localhost" else host
-        self._chats = Chat(hold_s)
-        self._mcp_pages: Any = None
+        self._chats = Chat()
         self._runner: web.AppRunner | None = None
 
     @property
@@ -125,35 +120,36 @@ class Server:
         try:
             return await _sent(await self._answer(request, wire, trial, path), request)
         except Refusal as error:
-            failure = error.failure
+            failure = error
         except web.HTTPRequestEntityTooLarge:
-            failure = Refusal(413, f"The body is larger than {MAX_BODY_BYTES} bytes.", code="request_too_large").failure
+            failure = Refusal(413, f"The body is larger than {MAX_BODY_BYTES} bytes.", code="request_too_large")
         except web.RequestPayloadError:
-            failure = BadRequest("The body could not be read as its headers say.").failure
+            failure = BadRequest("The body could not be read as its headers say.")
         except ConnectionError:  # the client has gone
             raise
         except Exception:  # a bug of ours must not leave a client without an answer in its own format
             logger.exception("a request failed")
-            return await _sent(refused(wire, Refusal(500, "The server had an error.").failure), request)
+            return await _sent(refused(wire, Refusal(500, "The server had an error.")), request)
         shown = request.raw_path.partition("?")[0][:MAX_SHOWN]
-        logger.info("refused %s %s: %d: %s", request.method, shown, failure.status, failure.message)
+        logger.info("refused %s %s: %d: %s", request.method, shown, failure.status, failure)
         return await _sent(refused(wire, failure), request)
 
     async def _answer(self, request: web.Request, wire: Wire, trial: str | None, path: Path) -> WireAnswer:
-        # pages in a browser are refused: those that use another name for this machine, and those of another origin
-        if request.headers.get("Host", "").lower() not in own_hosts(self.port):
+        # pages in a browser are refused: those that use another name for this machine (DNS rebinding), and those of another origin
+        host = request.headers.get("Host", "").lower()
+        if host.removesuffix(f":{self.port}") not in OWN_NAMES or (host in OWN_NAMES and self.port != HTTP_PORT):
             raise Refusal(403, "The Host header must name this server on loopback.", code="host_refused")
         if "Origin" in request.headers:
             raise Refusal(403, "Requests with an Origin header are refused.", code="origin_refused")
         page = wire.page(path)
         own = OwnRequest(request.method, path if trial is None else ("t", trial, *path))
         if page is not None:
-            own.require(page.method)
-            if page.kind == "models":
-                return self._models(wire, page.model)
+            own.require("GET" if page == "models" else "POST")
+            if page == "models":
+                return json_answer(wire.models(tuple(self.trials.models()), self._chats.started))
             body = read_json(await _body(request))
             read = wire.read(Incoming(body, path, request.query, request.headers, self._chats.recall))
-            if page.kind == "count":
+            if page == "count":
                 return json_answer(wire.count(estimate_input(read.request)))
             with _none_there():
                 served = self.trials.find(trial, read)
@@ -162,32 +158,23 @@ class Server:
             if self.mcp is not None and trial is not None and path == ("mcp",):
                 own.require("POST")  # there is no stream to open and no session to end
                 structured = request.query.get("structured") == "1"
-                answer: WireAnswer = await self._mcp().answer(trial, request.headers, await _body(request), structured=structured)
+                answer: WireAnswer = await self._mcp_pages.answer(
+                    trial, request.headers, await _body(request), structured=structured
+                )
                 return answer
             if self.more is not None and path[0] not in VERSIONS:
                 body = read_json(await _body(request)) if request.method == "POST" else None
                 return json_answer(await self.more(OwnRequest(own.method, own.path, body)))
         raise Refusal(404, f"No page {request.method} {request.raw_path.partition('?')[0][:MAX_SHOWN]}", code="unknown_url")
 
-    def _models(self, wire: Wire, model: str | None) -> WireAnswer:
-        models, created = self.trials.models(), self._chats.started
-        if model is None:
-            return json_answer(wire.models(tuple(models), created))
-        if model not in models:
-            raise Refusal(404, f"The model '{model[:MAX_SHOWN]}' does not exist.", "model", "model_not_found")
-        return json_answer(wire.model(model, created))
-
-    def _mcp(self) -> Any:
-        """Return the pages of MCP, which load its SDK. Raises Refusal if the SDK is not installed."""
-        if self._mcp_pages is None:
-            try:
-                with needed_by("MCP"):
-                    sdk = importlib.import_module(f"{__package__}.mcp")
-            except MissingExtra as error:
-                raise Refusal(500, str(error), code="mcp_missing") from None
-            assert self.mcp is not None
-            self._mcp_pages = sdk.McpPages(self.mcp)
-        return self._mcp_pages
+    @cached_property
+    def _mcp_pages(self) -> Any:
+        """The pages of MCP, which load its SDK. Raises Refusal if the SDK is not installed."""
+        try:
+            with needed_by("MCP"):
+                return importlib.import_module(f"{__package__}.mcp").McpPages(self.mcp)
+        except MissingExtra as error:
+            raise Refusal(500, str(error), code="mcp_missing") from None
 
 
 @contextlib.contextmanager

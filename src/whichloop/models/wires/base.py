@@ -10,7 +10,8 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar
+from itertools import islice
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
@@ -39,7 +40,7 @@ class WireRequest:
     stream: bool = False
     include_usage: bool = False
     """Whether a stream of chat completions ends with a chunk that holds the usage."""
-    metadata: Mapping[str, str] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = field(default_factory=dict)
     echo: Mapping[str, Any] = field(default_factory=dict)
     """Fields that the vendor's reply repeats of the request."""
     items: tuple[Any, ...] = ()
@@ -73,50 +74,21 @@ class Stamp:
     """The stop sequence at which the reply ends; empty if it ends for another reason."""
 
 
-class StreamEvent(NamedTuple):
-    """One event of a stream."""
-
-    name: str
-    """Empty where the vendor's events have no name."""
-    data: Any
-
-
-class WirePage(NamedTuple):
-    """What a path stands for."""
-
-    kind: Literal["reply", "count", "models"]
-    method: Literal["GET", "POST"] = "POST"
-    model: str | None = None
-    """The one model that a page of models is about; None for the list of all."""
-
-
-@dataclass(frozen=True, slots=True)
-class WireFailure:
-    """Why a request gets no reply, in no vendor's form."""
-
-    status: int
-    """As OpenAI has it; 503 if the model is overloaded."""
-    message: str
-    param: str | None = None
-    """Path of the field at fault, such as `messages.2.content`."""
-    code: str | None = None
-    wait_s: float | None = None
-    """Seconds until another attempt may succeed."""
+Page = Literal["reply", "count", "models"]
+"""What a path stands for; the list of models is for GET, the others are for POST."""
 
 
 class Refusal(Exception):
-    """A request that gets an error."""
+    """Why a request gets no reply, in no vendor's form."""
 
     def __init__(
         self, status: int, message: str, param: str | None = None, code: str | None = None, wait_s: float | None = None
     ) -> None:
-        """The arguments are those of `WireFailure`."""
+        """`status`: as OpenAI has it, 503 if the model is overloaded. `param`: path of the field at fault, such as
+        `messages.2.content`. `wait_s`: seconds until another attempt may succeed.
+        """
         super().__init__(message)
-        self.failure = WireFailure(status, message, param, code, wait_s)
-
-    @property
-    def param(self) -> str | None:
-        return self.failure.param
+        self.status, self.param, self.code, self.wait_s = status, param, code, wait_s
 
 
 class BadRequest(Refusal):
@@ -126,27 +98,21 @@ class BadRequest(Refusal):
         super().__init__(status, " ".join(message.split()), param, code)
 
 
-class ErrorAnswer(NamedTuple):
-    """A failure in a vendor's form."""
-
-    status: int
-    body: Any
-    headers: Mapping[str, str]
-
-
 class Wire(ABC):
     """One vendor's API."""
 
     name: ClassVar[str]
     stream_end: ClassVar[bytes] = b""
     """What follows the last event of a stream."""
+    begun_events: ClassVar[int] = 2
+    """Events of a stream up to its first piece of text."""
 
     @abstractmethod
     def is_addressed(self, path: Path, headers: Mapping[str, str]) -> bool:
         """Say whether a request is meant for this vendor's API, known page or not; `headers`: names in small letters."""
 
     @abstractmethod
-    def page(self, path: Path) -> WirePage | None:
+    def page(self, path: Path) -> Page | None:
         """Return what a path stands for; None for one that the API does not have."""
 
     @abstractmethod
@@ -158,24 +124,25 @@ class Wire(ABC):
         """Write the body of a whole reply."""
 
     @abstractmethod
-    def events(self, request: WireRequest, reply: Reply, stamp: Stamp) -> Iterator[StreamEvent]:
-        """Write the events of a streamed reply, without `stream_end`."""
+    def events(self, request: WireRequest, reply: Reply, stamp: Stamp) -> Iterator[dict[str, Any]]:
+        """Write the events of a streamed reply, without `stream_end`; an event's `type`, where it has one, is its name."""
+
+    def failed_events(self, request: WireRequest, begun: Reply, failure: Refusal, stamp: Stamp) -> Iterator[dict[str, Any]]:
+        """Write the events of a stream that begins with `begun`, does not end it, and reports an error; nothing follows them.
+
+        An error may come at any place of Anthropic's streams (platform.claude.com/docs/en/build-with-claude/streaming). OpenAI's
+        and Gemini's own clients raise for an event with the field `error` (diegosouzapw/OmniRoute#4177).
+        """
+        yield from islice(self.events(request, begun, stamp), self.begun_events)
+        yield self.failure(failure)[1]
 
     @abstractmethod
-    def failed_events(self, request: WireRequest, begun: Reply, failure: WireFailure, stamp: Stamp) -> Iterator[StreamEvent]:
-        """Write the events of a stream that begins with `begun`, does not end it, and reports an error; nothing follows them."""
+    def failure(self, failure: Refusal) -> tuple[int, dict[str, Any], Mapping[str, str]]:
+        """Write an error: its status, body and headers."""
 
-    @abstractmethod
-    def failure(self, failure: WireFailure) -> ErrorAnswer:
-        """Write an error."""
-
-    @abstractmethod
     def models(self, names: Sequence[str], created: int) -> Any:
         """Write the list of models; `created`: seconds since 1970."""
-
-    @abstractmethod
-    def model(self, name: str, created: int) -> Any:
-        """Write one entry of that list."""
+        raise NotImplementedError(f"{self.name} has no such page")
 
     def count(self, tokens: int) -> Any:
         """Write the answer of a page of the kind `count`."""
@@ -316,14 +283,12 @@ def written_arguments(arguments: str) -> str:
         return arguments
 
 
-def own_metadata(metadata: Mapping[str, Any] | None) -> dict[str, str]:
-    """Return what a loop's own client says of its request (docs/serve.md)."""
-    given = metadata or {}
-    return {name: given[name] for name in ("codec", "examples", "role", "scope") if isinstance(given.get(name), str)}
+Arguments = Annotated[str, AfterValidator(written_arguments)]
 
 
-def own_fields(metadata: Mapping[str, str], messages: int) -> dict[str, Any]:
-    """Return what a loop's own client says of its request in `metadata`, as fields of Request: role, scope, examples."""
+def own_fields(given: Mapping[str, Any], messages: int) -> dict[str, Any]:
+    """Return what a loop's own client says of its request in the metadata, as fields of Request (docs/serve.md)."""
+    metadata = {name: value for name, value in given.items() if isinstance(value, str)}
     role, examples = metadata.get("role", Role.DECIDE), metadata.get("examples", "0")
     if role not in [*Role]:
         raise BadRequest(f"metadata.role: one of {', '.join(Role)}", "metadata.role")

@@ -6,16 +6,15 @@ It follows the API reference, "Chat" (platform.openai.com/docs/api-reference/cha
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import islice
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AliasChoices, BeforeValidator, Field, model_validator
+from pydantic import AliasChoices, AliasPath, BeforeValidator, Field, model_validator
 
 from whichloop.models.scripted_calls import pieces
 from whichloop.protocol import Message, NativeCall, Reply, Request, Sampling, Usage
 
 from . import base
-from .base import BadRequest, Fields, Incoming, Path, Stamp, StreamEvent, WireFailure, WireRequest
+from .base import BadRequest, Fields, Incoming, Path, Stamp, WireRequest
 from .openai import Function, Name, OpenAIBody, OpenAIWire, ReplyFormat, ToolChoice, tools_of
 
 # --- reading ---
@@ -34,18 +33,11 @@ _Content = Annotated[
 _CallId = Annotated[str, Field(min_length=1, max_length=40)]
 
 
-class _CalledFunction(Fields):
-    name: Name
-    arguments: str
-
-
 class _Call(Fields):
     id: _CallId
     type: Literal["function"]
-    function: _CalledFunction
-
-    def call(self) -> NativeCall:
-        return NativeCall(self.id, self.function.name, base.written_arguments(self.function.arguments))
+    name: Name = Field(validation_alias=AliasPath("function", "name"))
+    arguments: base.Arguments = Field(validation_alias=AliasPath("function", "arguments"))
 
 
 class _Message(Fields):
@@ -68,7 +60,10 @@ class _Message(Fields):
             return Message("tool", text, call_id=self.tool_call_id or "")
         if self.role != "assistant":
             return Message("user" if self.role == "user" else "system", text)
-        return Message("assistant", text, tuple(call.call() for call in self.tool_calls or ()))
+        made = self.tool_calls or ()
+        return Message(
+            "assistant", text, tuple(NativeCall(one.id, one.name, base.written_arguments(one.arguments)) for one in made)
+        )
 
 
 class _Tool(Fields):
@@ -115,11 +110,10 @@ class ChatWire(OpenAIWire):
     def is_addressed(self, path: Path, headers: Mapping[str, str]) -> bool:
         return True
 
-    def page(self, path: Path) -> base.WirePage | None:
-        if path == ("v1", "chat", "completions"):
-            return base.WirePage("reply")
-        named = "/".join(path[2:]) if len(path) > 2 else None
-        return base.WirePage("models", "GET", named) if path[:2] == ("v1", "models") else None
+    def page(self, path: Path) -> base.Page | None:
+        if path == ("v1", "models"):
+            return "models"
+        return "reply" if path == ("v1", "chat", "completions") else None
 
     def read(self, incoming: Incoming) -> WireRequest:
         body = base.read_body(_Body, incoming.body, _UNUSED)
@@ -152,15 +146,14 @@ class ChatWire(OpenAIWire):
         if reply.calls and not reply.text:
             message["content"] = None
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _finish(reply)}
-        body = _head(request, stamp, "chat.completion") | {"choices": [choice]}
-        return body if reply.usage is None else body | {"usage": _usage(reply.usage)}
+        return _head(request, stamp, "chat.completion") | {"choices": [choice], "usage": _usage(reply)}
 
-    def events(self, request: WireRequest, reply: Reply, stamp: Stamp) -> Iterator[StreamEvent]:
+    def events(self, request: WireRequest, reply: Reply, stamp: Stamp) -> Iterator[dict[str, Any]]:
         head = _head(request, stamp, "chat.completion.chunk") | ({"usage": None} if request.include_usage else {})
 
-        def chunk(delta: Mapping[str, object], finish: str | None = None) -> StreamEvent:
+        def chunk(delta: Mapping[str, object], finish: str | None = None) -> dict[str, Any]:
             choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
-            return StreamEvent("", head | {"choices": [choice]})
+            return head | {"choices": [choice]}
 
         yield chunk({"role": "assistant", "content": "" if reply.text or not reply.calls else None, "refusal": None})
         for piece in pieces(reply):
@@ -172,11 +165,7 @@ class ChatWire(OpenAIWire):
                 yield chunk({"content": piece.text})
         yield chunk({}, _finish(reply))
         if request.include_usage:
-            yield StreamEvent("", head | {"choices": [], "usage": None if reply.usage is None else _usage(reply.usage)})
-
-    def failed_events(self, request: WireRequest, begun: Reply, failure: WireFailure, stamp: Stamp) -> Iterator[StreamEvent]:
-        yield from islice(self.events(request, begun, stamp), 2)
-        yield StreamEvent("", self.failure(failure).body)  # OpenAI's client raises APIError for an event with the field `error`
+            yield head | {"choices": [], "usage": _usage(reply)}
 
 
 def _head(request: WireRequest, stamp: Stamp, kind: str) -> dict[str, Any]:
@@ -188,7 +177,8 @@ def _finish(reply: Reply) -> str:
     return "stop" if reply.finish_reason == "other" else reply.finish_reason  # OpenAI has no name for other reasons
 
 
-def _usage(usage: Usage) -> dict[str, Any]:
+def _usage(reply: Reply) -> dict[str, Any]:
+    usage = reply.usage or Usage()
     kinds = ("reasoning_tokens", "audio_tokens", "accepted_prediction_tokens", "rejected_prediction_tokens")
     return {
         "prompt_tokens": usage.input_tokens,

@@ -7,32 +7,25 @@ reason MALFORMED_FUNCTION_CALL, as Gemini's does.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
-from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import count, islice
-from typing import Annotated, Any, Literal, Self
+from itertools import count
+from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from whichloop.models.scripted_calls import pieces
-from whichloop.protocol import Message, NativeCall, Reply, Request, Sampling, ToolSpec, WireError
+from whichloop.protocol import Message, NativeCall, Reply, Request, Sampling, ToolSpec, Usage, WireError
 from whichloop.protocol.wire import read_call, to_json
 
 from . import base
-from .base import BadRequest, Fields, Path, Stamp, StreamEvent, Wire, WireRequest
+from .base import BadRequest, Fields, Path, Refusal, Stamp, Wire, WireRequest
 
 MAX_FUNCTIONS = 512
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}")
 _UNUSED = frozenset({"model", "safetySettings", "safety_settings", "cachedContent", "cached_content", "store", "serviceTier"})
-_VERBS: Mapping[str, base.WirePage] = {
-    "generateContent": base.WirePage("reply"),
-    "streamGenerateContent": base.WirePage("reply"),
-    "countTokens": base.WirePage("count"),
-}
+_VERBS: Mapping[str, base.Page] = {"generateContent": "reply", "streamGenerateContent": "reply", "countTokens": "count"}
 
 
 # --- the request ---
@@ -45,10 +38,6 @@ class _Camel(Fields):
 def _listed(value: Any) -> Any:
     """One item may stand for a list of one (protobuf.dev/programming-guides/json)."""
     return [value] if isinstance(value, dict) else value
-
-
-def _in_capitals(value: Any) -> Any:
-    return value.upper() if isinstance(value, str) else value
 
 
 class _Call(_Camel):
@@ -90,62 +79,36 @@ class _Content(_Camel):
         return "".join(part.text or "" for part in self.parts if not part.thought)
 
 
-_Texts = Annotated[list[str] | None, BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
-_Count = Annotated[int | None, BeforeValidator(lambda value: int(value) if isinstance(value, str) and value.isdecimal() else value)]
-"""Protocol buffers write whole numbers of 64 bits as text."""
+_KINDS = ("string", "number", "integer", "boolean", "array", "object", "null")
+_COUNTS = frozenset({"maxItems", "minItems", "maxProperties", "minProperties", "maxLength", "minLength"})
+_SAME = _COUNTS | {"format", "title", "description", "enum", "required", "pattern", "default", "minimum", "maximum"}
+"""Fields of a schema in Gemini's own form that JSON Schema has, too."""
+_OTHER = frozenset({"type", "properties", "items", "anyOf", "nullable", "example", "propertyOrdering"})
 
 
-class _Schema(_Camel):
-    """A schema in Gemini's own form, a part of OpenAPI's: JSON Schema stands in other fields."""
+def _json_schema(given: Any) -> dict[str, Any]:
+    """Return a schema in Gemini's own form, a part of OpenAPI's, as JSON Schema. Raises ValueError for what is none."""
+    schema = {to_camel(name): value for name, value in given.items() if value is not None} if isinstance(given, dict) else {}
+    for name in schema.keys() - _SAME - _OTHER:
+        raise ValueError(f"a schema has no field {name!r}")
+    kind, properties, options = str(schema.get("type", "")).lower(), schema.get("properties", {}), schema.get("anyOf", [])
+    if kind not in _KINDS and (kind or not options):
+        raise ValueError(f"a schema has the type {', '.join(_KINDS)} in capitals, or anyOf")
+    if not isinstance(properties, dict) or not isinstance(options, list) or (kind == "array" and "items" not in schema):
+        raise ValueError("of a schema, properties are an object, anyOf is a list, and an ARRAY has items")
+    read = {name: value for name, value in schema.items() if name in _SAME}
+    for name in read.keys() & _COUNTS:  # protocol buffers write whole numbers of 64 bits as text
+        read[name] = int(read[name]) if str(read[name]).isdecimal() else read[name]
+    if kind:
+        read["type"] = [kind, "null"] if schema.get("nullable") else kind
+    if kind == "object":
+        read["properties"] = {name: _json_schema(inner) for name, inner in properties.items()}
+    if "items" in schema:
+        read["items"] = _json_schema(schema["items"])
+    return read | ({"anyOf": list(map(_json_schema, options))} if options else {})
 
-    model_config = ConfigDict(extra="forbid")
 
-    type: Annotated[
-        Literal["STRING", "NUMBER", "INTEGER", "BOOLEAN", "ARRAY", "OBJECT", "NULL"] | None, BeforeValidator(_in_capitals)
-    ] = None
-    format: str | None = None
-    title: str | None = None
-    description: str | None = None
-    nullable: bool | None = None
-    enum: _Texts = None
-    max_items: _Count = None
-    min_items: _Count = None
-    properties: dict[str, _Schema] | None = None
-    required: _Texts = None
-    min_properties: _Count = None
-    max_properties: _Count = None
-    min_length: _Count = None
-    max_length: _Count = None
-    pattern: str | None = None
-    example: Any = None
-    any_of: base.Items[_Schema] | None = None
-    property_ordering: _Texts = None
-    default: Any = None
-    items: _Schema | None = None
-    minimum: float | None = None
-    maximum: float | None = None
-
-    @model_validator(mode="after")
-    def _is_whole(self) -> Self:
-        if self.type is None and not self.any_of:
-            raise ValueError("type is missing")
-        if self.type == "ARRAY" and self.items is None:
-            raise ValueError("items is missing")
-        return self
-
-    def json_schema(self) -> dict[str, Any]:
-        """Return the same as JSON Schema."""
-        others = {"type", "nullable", "example", "property_ordering", "properties", "items", "any_of"}
-        schema = self.model_dump(by_alias=True, exclude_none=True, exclude=others)
-        if self.type is not None:
-            schema["type"] = [self.type.lower(), "null"] if self.nullable else self.type.lower()
-        if self.type == "OBJECT":
-            schema["properties"] = {name: inner.json_schema() for name, inner in (self.properties or {}).items()}
-        if self.items is not None:
-            schema["items"] = self.items.json_schema()
-        if self.any_of:
-            schema["anyOf"] = [inner.json_schema() for inner in self.any_of]
-        return schema
+_Schema = Annotated[dict[str, Any], AfterValidator(_json_schema)]
 
 
 class _Function(_Camel):
@@ -162,7 +125,7 @@ class _Tool(_Camel):
 
 
 class _Calling(_Camel):
-    mode: Annotated[Literal["MODE_UNSPECIFIED", "AUTO", "VALIDATED", "ANY", "NONE"], BeforeValidator(_in_capitals)] = "AUTO"
+    mode: Literal["MODE_UNSPECIFIED", "AUTO", "VALIDATED", "ANY", "NONE"] = "AUTO"
     allowed_function_names: base.Items[str] | None = None
 
 
@@ -196,23 +159,17 @@ class _Body(_Camel):
     labels: dict[str, Any] | None = None
 
 
-class _CountBody(_Body):
-    contents: Annotated[base.Items[_Content] | None, BeforeValidator(_listed)] = None  # type: ignore[assignment]  # a count may be of `generate_content_request`
-    generate_content_request: _Body | None = None
-
-
-def read_request(body: Any, model: str, verb: str = "generateContent", *, is_sse: bool = False) -> WireRequest:
+def read_request(body: Any, model: str, verb: str, *, is_sse: bool) -> WireRequest:
     """Read a request from a decoded JSON body. Raises BadRequest. `is_sse`: a stream as server-sent events."""
-    data: _Body = base.read_body(_CountBody if verb == "countTokens" else _Body, body, _UNUSED)
-    if isinstance(data, _CountBody):
-        data = data.generate_content_request or base.read_body(_Body, body, _UNUSED)
+    data = base.read_body(_Body, body, _UNUSED)
     messages = _conversation(data.contents)
     base.check_history(messages, "contents")
     if data.system_instruction is not None and (system := data.system_instruction.text):
         messages.insert(0, Message("system", system))
     declared = [function for tool in data.tools or () for function in tool.function_declarations]
-    tools = base.checked_tools([_spec(function) for function in declared], MAX_FUNCTIONS, _NAME)
-    config, metadata = data.generation_config, base.own_metadata(data.labels)
+    specs = [ToolSpec(one.name, one.description or "", one.parameters or one.parameters_json_schema or {}) for one in declared]
+    tools = base.checked_tools(specs, MAX_FUNCTIONS, _NAME)
+    config, metadata = data.generation_config, data.labels or {}
     schema = _reply_schema(config)
     if tools and schema is not None:
         where = "generationConfig.responseMimeType"
@@ -229,7 +186,6 @@ def read_request(body: Any, model: str, verb: str = "generateContent", *, is_sse
 
 
 def _conversation(contents: Sequence[_Content]) -> list[Message]:
-    """Return the messages. An answer names its call by the id, else by the function's name, else it is the first without one."""
     messages: list[Message] = []
     waiting: list[NativeCall] = []
     numbers = count()
@@ -244,8 +200,8 @@ def _conversation(contents: Sequence[_Content]) -> list[Message]:
                 calls.append(NativeCall(call_id, said.name, base.written_arguments(to_json(said.args or {}))))
             if part.function_response is not None:
                 answers.append(part.function_response)
-        if (calls and answers) or (calls and messages[-1:] and messages[-1].role == "assistant") or (calls and not messages):
-            raise BadRequest(f"{where}: calls follow the user or answers, and stand beside none", where)
+        if calls and (answers or not messages or messages[-1].role == "assistant" or len(calls) > MAX_FUNCTIONS):
+            raise BadRequest(f"{where}: up to {MAX_FUNCTIONS} calls follow the user or answers, and stand beside none", where)
         messages += _results(answers, waiting, where)
         if calls or content.role == "model":
             messages.append(Message("assistant", content.text, tuple(calls)))
@@ -256,25 +212,15 @@ def _conversation(contents: Sequence[_Content]) -> list[Message]:
 
 
 def _results(answers: Sequence[_Answer], calls: Sequence[NativeCall], where: str) -> Iterator[Message]:
-    """Yield each answer as the result of its call. Raises BadRequest."""
-    left, places = dict(enumerate(calls)), defaultdict[str, deque[int]](deque)
-    for number, call in left.items():
-        for key in (f"id {call.id}", f"name {call.name}", ""):
-            places[key].append(number)
+    """Yield each answer as the result of its call, which it names by the id, else by the function's name. Raises BadRequest."""
+    left = list(calls)
     for answer in answers:
-        for key in (f"id {answer.id}", f"name {answer.name}", ""):
-            while places[key] and places[key][0] not in left:
-                places[key].popleft()
-            if places[key]:
-                break
-        else:
+        named = [call for call in left if call.name == answer.name]
+        call = next((call for call in left if call.id == answer.id), named[0] if named else None)
+        if call is None:
             raise BadRequest(f"{where}: the answer of '{answer.name[:64]}' follows no call", where)
-        yield Message("tool", answer.text, call_id=left.pop(places[key][0]).id)
-
-
-def _spec(function: _Function) -> ToolSpec:
-    own = function.parameters.json_schema() if function.parameters else function.parameters_json_schema
-    return ToolSpec(function.name, function.description or "", own or {})
+        left.remove(call)
+        yield Message("tool", answer.text, call_id=call.id)
 
 
 def _choice(calling: _Calling | None, tools: Sequence[ToolSpec]) -> str | None:
@@ -297,26 +243,28 @@ def _reply_schema(config: _Config) -> Mapping[str, Any] | None:
         if has_schema:
             raise BadRequest(f"{where}: only with responseMimeType application/json", where)
         return None
-    return config.response_schema.json_schema() if config.response_schema else config.response_json_schema or {}
+    return config.response_schema or config.response_json_schema or {}
 
 
 _SIGNED_BY = b"whichloop:"
 
 
 def signature(call_id: str) -> str:
-    """Return the signature of a call, which holds its id: some clients send back the signature only."""
-    return base64.b64encode(_SIGNED_BY + call_id.encode("utf-8", "surrogatepass")).decode("ascii")
+    """Return the signature of a call, which holds its id: some clients send back the signature only.
+
+    It has hexadecimal digits, a multiple of four: they stay as they are whichever base64 a client reads and writes.
+    """
+    signed = _SIGNED_BY + call_id.encode("utf-8", "replace")
+    return (signed + b"\0" * (len(signed) % 2)).hex()
 
 
 def _signed_id(value: str) -> str:
-    """Return the id in a signature of ours, in either alphabet of base64 and padded or not; empty for any other."""
+    """Return the id in a signature of ours; empty for any other."""
     try:
-        signed = base64.urlsafe_b64decode(
-            value.rstrip("=").replace("+", "-").replace("/", "_") + "=" * (-len(value.rstrip("=")) % 4)
-        )
-        return signed.removeprefix(_SIGNED_BY).decode("utf-8") if signed.startswith(_SIGNED_BY) else ""
-    except (binascii.Error, ValueError):
+        signed = bytes.fromhex(value)
+    except ValueError:
         return ""
+    return signed.removeprefix(_SIGNED_BY).rstrip(b"\0").decode("utf-8", "replace") if signed.startswith(_SIGNED_BY) else ""
 
 
 def _arguments(call: NativeCall) -> Mapping[str, Any] | None:
@@ -342,18 +290,17 @@ def _response(
     candidate: dict[str, Any] = {"content": {"parts": parts, "role": "model"} if parts else {"role": "model"}}
     candidate |= _ending(reply) if ended else {}
     candidate["index"] = 0
-    response: dict[str, Any] = {"candidates": [candidate]}
-    if (usage := reply.usage) is not None:
-        output = usage.output_tokens if ended else 0
-        counts = {
-            "promptTokenCount": usage.input_tokens,
-            "candidatesTokenCount": output,
-            "totalTokenCount": usage.input_tokens + output,
-            "cachedContentTokenCount": usage.cached_tokens,
-        }
-        details = {"promptTokensDetails": [{"modality": "TEXT", "tokenCount": usage.input_tokens}]}
-        response["usageMetadata"] = {name: value for name, value in counts.items() if value} | details
-    return response | {"modelVersion": request.model, "responseId": stamp.id}
+    usage = reply.usage or Usage()
+    output = usage.output_tokens if ended else 0
+    counts = {
+        "promptTokenCount": usage.input_tokens,
+        "candidatesTokenCount": output,
+        "totalTokenCount": usage.input_tokens + output,
+        "cachedContentTokenCount": usage.cached_tokens,
+    }
+    details = {"promptTokensDetails": [{"modality": "TEXT", "tokenCount": usage.input_tokens}]}
+    used = {name: value for name, value in counts.items() if value} | details
+    return {"candidates": [candidate], "usageMetadata": used, "modelVersion": request.model, "responseId": stamp.id}
 
 
 def _ending(reply: Reply) -> dict[str, Any]:
@@ -392,11 +339,8 @@ class GeminiWire(Wire):
             return True
         return "x-goog-api-key" in headers and path[:2] != ("v1", "chat")
 
-    def page(self, path: Path) -> base.WirePage | None:
-        if path[:2] not in (("v1", "models"), ("v1beta", "models")):
-            return None
-        named, verb = _model_and_verb(path)
-        return _VERBS.get(verb) if verb else base.WirePage("models", "GET", named or None)
+    def page(self, path: Path) -> base.Page | None:
+        return _VERBS.get(_model_and_verb(path)[1]) if path[1:2] == ("models",) else None
 
     def read(self, incoming: base.Incoming) -> WireRequest:
         model, verb = _model_and_verb(incoming.path)
@@ -406,32 +350,24 @@ class GeminiWire(Wire):
         text = [{"text": reply.text}] if reply.text else []
         return _response(request, reply, stamp, [*text, *_call_parts(reply)], ended=True)
 
-    def events(self, request: WireRequest, reply: Reply, stamp: Stamp) -> Iterator[StreamEvent]:
+    def events(self, request: WireRequest, reply: Reply, stamp: Stamp) -> Iterator[dict[str, Any]]:
         parts = [*({"text": piece.text} for piece in pieces(reply) if piece.text), *_call_parts(reply)]
         for part in parts[:-1]:
-            yield StreamEvent("", _response(request, reply, stamp, [part], ended=False))
-        yield StreamEvent("", _response(request, reply, stamp, parts[-1:], ended=True))
+            yield _response(request, reply, stamp, [part], ended=False)
+        yield _response(request, reply, stamp, parts[-1:], ended=True)
 
-    def failed_events(self, request: WireRequest, begun: Reply, failure: base.WireFailure, stamp: Stamp) -> Iterator[StreamEvent]:
-        """Yield two chunks, then one with the field `error`, for which Gemini's own clients raise (diegosouzapw/OmniRoute#4177)."""
-        yield from islice(self.events(request, begun, stamp), 2)
-        yield StreamEvent("", self.failure(failure).body)
-
-    def failure(self, failure: base.WireFailure) -> base.ErrorAnswer:
-        error = {"code": failure.status, "message": failure.message, "status": _STATUSES.get(failure.status, "INVALID_ARGUMENT")}
+    def failure(self, failure: Refusal) -> tuple[int, dict[str, Any], Mapping[str, str]]:
+        error: dict[str, Any] = {
+            "code": failure.status,
+            "message": str(failure),
+            "status": _STATUSES.get(failure.status, "INVALID_ARGUMENT"),
+        }
         if failure.code == "context_length_exceeded":  # clients look for these words
-            error["message"] = f"The input token count exceeds the maximum number of tokens allowed. {failure.message}"
+            error["message"] = f"The input token count exceeds the maximum number of tokens allowed. {failure}"
         if failure.wait_s is not None:
-            error["message"] = f"{failure.message} Please retry in {failure.wait_s:g}s."
+            error["message"] = f"{failure} Please retry in {failure.wait_s:g}s."
             error["details"] = [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": f"{failure.wait_s:g}s"}]
-        return base.ErrorAnswer(failure.status, {"error": error}, {})
-
-    def models(self, names: Sequence[str], created: int) -> Any:
-        return {"models": [self.model(name, created) for name in names]}
-
-    def model(self, name: str, created: int) -> Any:
-        described = {"version": "1", "displayName": name, "description": "A model that whichloop serves."}
-        return {"name": f"models/{name}"} | described | {"supportedGenerationMethods": ["generateContent", "countTokens"]}
+        return failure.status, {"error": error}, {}
 
     def count(self, tokens: int) -> Any:
         return {"totalTokens": tokens, "promptTokensDetails": [{"modality": "TEXT", "tokenCount": tokens}]}
@@ -441,6 +377,6 @@ GEMINI = GeminiWire()
 
 
 def _model_and_verb(path: Path) -> tuple[str, str]:
-    """Return the model that a path names, and what it is asked for; empty if the path is that of the model's page."""
+    """Return the model that a path names, and what it is asked for; empty if it is asked for nothing."""
     *named, verb = "/".join(path[2:]).rsplit(":", 1)
     return (named[0], verb) if named else (verb, "")

@@ -9,30 +9,25 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from itertools import islice
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag
 from pydantic_core import from_json as partial_json
 
 from whichloop.models.scripted_calls import pieces
-from whichloop.protocol import Message, NativeCall, Reply, Request, Sampling, ToolSpec
+from whichloop.protocol import Message, NativeCall, Reply, Request, Sampling, ToolSpec, Usage
 from whichloop.protocol.chat import FinishReason
 from whichloop.protocol.json_text import sha256
-from whichloop.protocol.model import estimate_input, estimate_usage
 from whichloop.protocol.wire import from_json, to_json
 
 from . import base
-from .base import BadRequest, Fields, Path, Stamp, StreamEvent, Wire, WireRequest
+from .base import BadRequest, Fields, Path, Refusal, Stamp, Wire, WireRequest
 
 VERSION = re.compile(r"\d{4}-\d\d-\d\d")
-WITHOUT_RANDOMNESS = "2026-10-21"
-"""The version that no longer has `temperature`, `top_p` and `top_k` (platform.claude.com/docs/en/api/versioning)."""
 OVERLOADED = 529
 """Anthropic's status for a model that has too many requests of everyone."""
 MAX_TOOLS = 10_000
 NOT_FOUND = "thread_not_found"
-MESSAGE = "msg_"
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _UNUSED = frozenset(
     {
@@ -172,9 +167,11 @@ class _Body(_Count):
         return Sampling(self.temperature, self.max_tokens, self.top_p, stop=tuple(self.stop_sequences or ()))
 
 
-def read_request(body: Any, recall: base.Recall = lambda _: None, *, counting: bool = False) -> WireRequest:
+def read_request(body: Any, *, counting: bool) -> WireRequest:
     """Read a request from a decoded JSON body. Raises BadRequest. `counting`: it asks for its tokens to be counted."""
-    body = _with_thread(body, recall)
+    thread = body.get("thread") if isinstance(body, dict) else None
+    if isinstance(thread, dict) and thread.get("type") == "continue":  # the client then sends the whole conversation
+        raise BadRequest("thread: no thread is kept for this message", "thread", NOT_FOUND, 404)
     data: _Count = base.read_body(_Count if counting else _Body, body, _UNUSED)
     if data.messages[0].role != "user" or data.messages[-1].role == "assistant":
         raise BadRequest("messages: the first is the user's, and the last is not the assistant's", "messages")
@@ -184,7 +181,7 @@ def read_request(body: Any, recall: base.Recall = lambda _: None, *, counting: b
     tools, choice = _tools(data.tools or ()), data.tool_choice
     of_reply = data.output_format or (data.output_config and data.output_config.format)
     whole = data if isinstance(data, _Body) else None
-    metadata = base.own_metadata(whole.metadata if whole else None)
+    metadata = (whole.metadata if whole else None) or {}
     request = Request(
         tuple([Message("system", system), *messages] if system else messages),
         tools,
@@ -194,24 +191,7 @@ def read_request(body: Any, recall: base.Recall = lambda _: None, *, counting: b
         not (choice and choice.disable_parallel_tool_use),
         **base.own_fields(metadata, len(messages)),
     )
-    kept = ({name: body[name] for name in (*_KEPT, "messages") if name in body},) if body.get("thread") else ()
-    return WireRequest(request, data.model, bool(whole and whole.stream), metadata=metadata, items=kept)
-
-
-_KEPT = ("system", "tools")
-"""What the request that creates a thread says for those that continue it."""
-
-
-def _with_thread(body: Any, recall: base.Recall) -> Any:
-    """Return a body with all that its thread keeps, by which Anthropic's tool runner sends no turn twice. Raises BadRequest."""
-    thread = body.get("thread") if isinstance(body, dict) else None
-    if not isinstance(thread, dict) or thread.get("type") != "continue" or not isinstance(body.get("messages"), list):
-        return body
-    previous = str(thread.get("previous_message_id"))
-    kept = recall(previous) if previous.startswith(MESSAGE) else None
-    if kept is None:
-        raise BadRequest("thread: no thread is kept for this message", "thread", NOT_FOUND, 404)
-    return {**kept[0], **body, "messages": [*kept[0]["messages"], *body["messages"]]}
+    return WireRequest(request, data.model, bool(whole and whole.stream), metadata=metadata)
 
 
 def _tools(tools: Sequence[_Tool]) -> tuple[ToolSpec, ...]:
@@ -259,8 +239,7 @@ _STOP: Mapping[FinishReason, str] = {"length": "max_tokens", "content_filter": "
 
 
 def _message(request: WireRequest, content: Sequence[object], usage: Mapping[str, object], stamp: Stamp) -> dict[str, Any]:
-    """Write a message that has not ended yet."""
-    head = {"id": MESSAGE + stamp.id, "type": "message", "role": "assistant", "model": request.model}
+    head = {"id": f"msg_{stamp.id}", "type": "message", "role": "assistant", "model": request.model}
     return {**head, "content": content, "stop_reason": None, "stop_sequence": None, "stop_details": None, "usage": usage}
 
 
@@ -269,11 +248,6 @@ def _stop(reply: Reply, stamp: Stamp) -> dict[str, Any]:
     if stamp.stopped_at:
         reason = "stop_sequence"
     return {"stop_reason": reason, "stop_sequence": stamp.stopped_at or None, "stop_details": None}
-
-
-def _content(reply: Reply) -> list[dict[str, Any]]:
-    text = [{"type": "text", "text": reply.text}] if reply.text else []
-    return [*text, *(_tool_use(call, _input(call.arguments)) for call in reply.calls)]
 
 
 def _tool_use(call: NativeCall, arguments: Any) -> dict[str, Any]:
@@ -293,9 +267,9 @@ def _input(arguments: str) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _usage(request: WireRequest, reply: Reply) -> dict[str, Any]:
+def _usage(reply: Reply) -> dict[str, Any]:
     """Write the usage: tokens read from the cache do not count as input."""
-    usage = reply.usage or estimate_usage(estimate_input(request.request), reply)
+    usage = reply.usage or Usage()
     return {
         "input_tokens": usage.input_tokens - usage.cached_tokens,
         "cache_creation_input_tokens": 0,
@@ -304,23 +278,6 @@ def _usage(request: WireRequest, reply: Reply) -> dict[str, Any]:
         "output_tokens": usage.output_tokens,
         "service_tier": "standard",
     }
-
-
-def _events(request: WireRequest, reply: Reply, stamp: Stamp) -> Iterator[dict[str, Any]]:
-    """Write the data of a stream's events; each names its type. Arguments come as they are, JSON or not."""
-    usage = _usage(request, reply)
-    begun = usage | {"output_tokens": min(1, usage["output_tokens"])}
-    yield {"type": "message_start", "message": _message(request, [], begun, stamp)}
-    for index, (start, deltas) in enumerate(_blocks(reply)):
-        yield {"type": "content_block_start", "index": index, "content_block": start}
-        if not index:
-            yield {"type": "ping"}
-        for delta in deltas:
-            yield {"type": "content_block_delta", "index": index, "delta": delta}
-        yield {"type": "content_block_stop", "index": index}
-    counted = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
-    yield {"type": "message_delta", "delta": _stop(reply, stamp), "usage": {name: usage[name] for name in counted}}
-    yield {"type": "message_stop"}
 
 
 def _blocks(reply: Reply) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
@@ -350,62 +307,61 @@ class MessagesWire(Wire):
     """Messages: requests for `/v1/messages`, and any that Anthropic's clients send, whose headers tell the version."""
 
     name = "messages"
+    begun_events = 4
 
     def is_addressed(self, path: Path, headers: Mapping[str, str]) -> bool:
         return path[:2] == ("v1", "messages") or "anthropic-version" in headers
 
-    def page(self, path: Path) -> base.WirePage | None:
-        if path[:2] == ("v1", "messages"):
-            return {(): base.WirePage("reply"), ("count_tokens",): base.WirePage("count")}.get(path[2:])
-        return base.WirePage("models", "GET", "/".join(path[2:]) or None) if path[:2] == ("v1", "models") else None
+    def page(self, path: Path) -> base.Page | None:
+        if path == ("v1", "messages", "count_tokens"):
+            return "count"
+        return "models" if path == ("v1", "models") else "reply" if path == ("v1", "messages") else None
 
     def read(self, incoming: base.Incoming) -> WireRequest:
-        version = incoming.headers.get("anthropic-version", "")
-        if not VERSION.fullmatch(version):
+        if not VERSION.fullmatch(incoming.headers.get("anthropic-version", "")):
             raise BadRequest("anthropic-version: the header is a version such as 2023-06-01", "anthropic-version")
-        if version >= WITHOUT_RANDOMNESS and isinstance(incoming.body, dict):
-            for name in incoming.body.keys() & {"temperature", "top_p", "top_k"}:
-                raise BadRequest(f"{name}: the API has no such field since version {WITHOUT_RANDOMNESS}", name)
-        return read_request(incoming.body, incoming.recall, counting=incoming.path[-1:] == ("count_tokens",))
+        return read_request(incoming.body, counting=incoming.path[-1:] == ("count_tokens",))
 
     def reply(self, request: WireRequest, reply: Reply, stamp: Stamp) -> dict[str, Any]:
-        return _message(request, _content(reply), _usage(request, reply), stamp) | _stop(reply, stamp)
+        text = [{"type": "text", "text": reply.text}] if reply.text else []
+        content = [*text, *(_tool_use(call, _input(call.arguments)) for call in reply.calls)]
+        return _message(request, content, _usage(reply), stamp) | _stop(reply, stamp)
 
-    def events(self, request: WireRequest, reply: Reply, stamp: Stamp) -> Iterator[StreamEvent]:
-        return (StreamEvent(event["type"], event) for event in _events(request, reply, stamp))
+    def events(self, request: WireRequest, reply: Reply, stamp: Stamp) -> Iterator[dict[str, Any]]:
+        """Arguments come as they are, JSON or not."""
+        usage = _usage(reply)
+        begun = usage | {"output_tokens": min(1, usage["output_tokens"])}
+        yield {"type": "message_start", "message": _message(request, [], begun, stamp)}
+        for index, (start, deltas) in enumerate(_blocks(reply)):
+            yield {"type": "content_block_start", "index": index, "content_block": start}
+            if not index:
+                yield {"type": "ping"}
+            for delta in deltas:
+                yield {"type": "content_block_delta", "index": index, "delta": delta}
+            yield {"type": "content_block_stop", "index": index}
+        counted = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
+        yield {"type": "message_delta", "delta": _stop(reply, stamp), "usage": {name: usage[name] for name in counted}}
+        yield {"type": "message_stop"}
 
-    def failed_events(self, request: WireRequest, begun: Reply, failure: base.WireFailure, stamp: Stamp) -> Iterator[StreamEvent]:
-        """Yield message, block, ping and a delta, then the event `error`, which may come at any place of a stream
-        (platform.claude.com/docs/en/build-with-claude/streaming)."""
-        yield from islice(self.events(request, begun, stamp), 4)
-        yield StreamEvent("error", self.failure(failure).body)
-
-    def failure(self, failure: base.WireFailure) -> base.ErrorAnswer:
+    def failure(self, failure: Refusal) -> tuple[int, dict[str, Any], Mapping[str, str]]:
         """Write an error (platform.claude.com/docs/en/api/errors). Clients know a request beyond the context by its words."""
         status = OVERLOADED if failure.status == 503 else failure.status
         kind = _TYPES.get(status, "api_error" if status >= 500 else "invalid_request_error")
         too_long = "prompt is too long: " if failure.code == "context_length_exceeded" else ""
-        request_id = f"req_{sha256(repr(failure))[:24]}"  # equal runs meet equal errors, which loops may show to the model
-        error: dict[str, Any] = {"type": kind, "message": f"{too_long}{failure.message}"}
-        if failure.code == NOT_FOUND:  # the client then sends the whole conversation again
+        request_id = (
+            f"req_{sha256(f'{failure.status} {failure}')[:24]}"  # equal runs meet equal errors, which loops may show to the model
+        )
+        error: dict[str, Any] = {"type": kind, "message": f"{too_long}{failure}"}
+        if failure.code == NOT_FOUND:
             error["details"] = {"error_code": NOT_FOUND}
         headers = {"request-id": request_id} | ({} if failure.wait_s is None else {"retry-after": f"{failure.wait_s:g}"})
-        return base.ErrorAnswer(status, {"type": "error", "error": error, "request_id": request_id}, headers)
+        return status, {"type": "error", "error": error, "request_id": request_id}, headers
 
     def models(self, names: Sequence[str], created: int) -> Any:
         ends = {"first_id": names[0], "last_id": names[-1]} if names else {"first_id": None, "last_id": None}
-        return {"data": [self.model(name, created) for name in names], "has_more": False, **ends}
-
-    def model(self, name: str, created: int) -> Any:
-        moment = f"{datetime.fromtimestamp(created, UTC):%Y-%m-%dT%H:%M:%SZ}"
-        return {"type": "model", "id": name, "display_name": name, "created_at": moment, "lifecycle": "active"}
-
-    def remembered(self, request: WireRequest, reply: Reply, stamp: Stamp) -> tuple[str, Sequence[Any]] | None:
-        if not request.items:
-            return None
-        turn = [{"role": "assistant", "content": content}] if (content := _content(reply)) else []
-        thread = request.items[0]
-        return MESSAGE + stamp.id, ({**thread, "messages": [*thread["messages"], *turn]},)
+        described = {"created_at": f"{datetime.fromtimestamp(created, UTC):%Y-%m-%dT%H:%M:%SZ}", "lifecycle": "active"}
+        listed = [{"type": "model", "id": name, "display_name": name, **described} for name in names]
+        return {"data": listed, "has_more": False, **ends}
 
     def count(self, tokens: int) -> Any:
         return {"input_tokens": tokens}

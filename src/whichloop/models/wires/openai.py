@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from whichloop.protocol import Message, ToolSpec
 from whichloop.protocol.json_text import Json
 
-from .base import BadRequest, ErrorAnswer, Fields, ObjectSchema, Wire, WireFailure, checked_choice, checked_tools
+from .base import BadRequest, Fields, ObjectSchema, Refusal, Wire, checked_choice, checked_tools
 
 NAME = re.compile("[a-zA-Z0-9_-]{1,64}")
 MAX_TOOLS, MAX_METADATA = 128, 16
@@ -102,14 +102,12 @@ _ERRORS: Mapping[int, str] = {401: "authentication_error", 403: "permission_erro
 class OpenAIWire(Wire):
     """OpenAI's errors and models."""
 
-    def failure(self, failure: WireFailure) -> ErrorAnswer:
+    def failure(self, failure: Refusal) -> tuple[int, dict[str, Any], Mapping[str, str]]:
         kind = "server_error" if failure.status >= 500 else _ERRORS.get(failure.status, "invalid_request_error")
-        error = {"message": failure.message, "type": kind, "param": failure.param, "code": failure.code}
+        error = {"message": str(failure), "type": kind, "param": failure.param, "code": failure.code}
         headers = {} if failure.wait_s is None else {"Retry-After": f"{failure.wait_s:g}"}
-        return ErrorAnswer(failure.status, {"error": error}, headers)
+        return failure.status, {"error": error}, headers
 
     def models(self, names: Sequence[str], created: int) -> Any:
-        return {"object": "list", "data": [self.model(name, created) for name in names]}
-
-    def model(self, name: str, created: int) -> Any:
-        return {"id": name, "object": "model", "created": created, "owned_by": "whichloop"}
+        listed = [{"id": name, "object": "model", "created": created, "owned_by": "whichloop"} for name in names]
+        return {"object": "list", "data": listed}

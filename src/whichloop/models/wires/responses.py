@@ -20,7 +20,7 @@ from whichloop.protocol.chat import FinishReason
 from whichloop.protocol.json_text import Json
 
 from . import base
-from .base import BadRequest, Fields, Incoming, Path, Stamp, StreamEvent, WireFailure, WireRequest
+from .base import BadRequest, Fields, Incoming, Path, Refusal, Stamp, WireRequest
 from .openai import Function, Name, OpenAIBody, OpenAIWire, ReplyFormat, ToolChoice, tools_of
 
 RESPONSE = "resp_"
@@ -52,7 +52,7 @@ class _Call(Fields):
     type: Literal["function_call"]
     call_id: _CallId
     name: Name
-    arguments: str
+    arguments: base.Arguments
 
 
 class _Result(Fields):
@@ -81,8 +81,7 @@ def _messages(items: Sequence[Any]) -> tuple[Message, ...]:
                 messages.append(Message(role, "".join(part.text for part in item.content)))
             case _Call():
                 said = messages.pop() if messages and messages[-1].role == "assistant" else Message("assistant")
-                made = NativeCall(item.call_id, item.name, base.written_arguments(item.arguments))
-                messages.append(replace(said, calls=(*said.calls, made)))
+                messages.append(replace(said, calls=(*said.calls, NativeCall(item.call_id, item.name, item.arguments))))
             case _Result():
                 messages.append(Message("tool", "".join(part.text for part in item.output), call_id=item.call_id))
     return tuple(messages)
@@ -92,7 +91,7 @@ def _items(body: _Body, recall: base.Recall) -> tuple[Sequence[Any], Sequence[An
     """Return the items of the answer that a request goes on from, and its own. Raises BadRequest."""
     previous: Sequence[Any] | None = ()
     if body.previous_response_id is not None:
-        previous = recall(body.previous_response_id) if body.previous_response_id.startswith(RESPONSE) else None
+        previous = recall(body.previous_response_id)
     if previous is None:
         where = "previous_response_id"
         raise BadRequest(f"{where}: no response has this id, or it is forgotten", where, "previous_response_not_found")
@@ -201,12 +200,13 @@ class ResponsesWire(OpenAIWire):
     """Responses: requests for `/v1/responses` and below."""
 
     name = "responses"
+    begun_events = 5
 
     def is_addressed(self, path: Path, headers: Mapping[str, str]) -> bool:
         return path[:2] == ("v1", "responses")
 
-    def page(self, path: Path) -> base.WirePage | None:
-        return base.WirePage("reply") if path == ("v1", "responses") else None
+    def page(self, path: Path) -> base.Page | None:
+        return "reply" if path == ("v1", "responses") else None
 
     def read(self, incoming: Incoming) -> WireRequest:
         body = base.read_body(_Body, incoming.body, _UNUSED)
@@ -214,7 +214,7 @@ class ResponsesWire(OpenAIWire):
         conversation = (*_messages(previous), *_messages(own))
         base.check_history(conversation, "input")
         tools = tools_of([tool for tool in body.tools or () if tool.type == "function"])
-        metadata = base.own_metadata(body.metadata)
+        metadata = body.metadata or {}
         request = Request(
             (Message("system", body.instructions), *conversation) if body.instructions else conversation,
             tools,
@@ -235,19 +235,26 @@ class ResponsesWire(OpenAIWire):
     def reply(self, request: WireRequest, reply: Reply, stamp: Stamp) -> dict[str, Any]:
         reason = _REASONS.get(reply.finish_reason)
         ending = {"completed_at": stamp.created} if reason is None else {"incomplete_details": {"reason": reason}}
-        usage = None if reply.usage is None else _usage(reply.usage)
+        usage = reply.usage or Usage()
+        counts = {
+            "input_tokens": usage.input_tokens,
+            "input_tokens_details": {"cached_tokens": usage.cached_tokens, "cache_write_tokens": 0},
+            "output_tokens": usage.output_tokens,
+            "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": usage.total_tokens,
+        }
         status = "completed" if reason is None else "incomplete"
-        return _response(request, stamp, status) | {"output": _output(reply, stamp), "usage": usage} | ending
+        return _response(request, stamp, status) | {"output": _output(reply, stamp), "usage": counts} | ending
 
-    def events(self, request: WireRequest, reply: Reply, stamp: Stamp) -> Iterator[StreamEvent]:
+    def events(self, request: WireRequest, reply: Reply, stamp: Stamp) -> Iterator[dict[str, Any]]:
         return _numbered(self._events(request, reply, stamp))
 
-    def failed_events(self, request: WireRequest, begun: Reply, failure: WireFailure, stamp: Stamp) -> Iterator[StreamEvent]:
+    def failed_events(self, request: WireRequest, begun: Reply, failure: Refusal, stamp: Stamp) -> Iterator[dict[str, Any]]:
         """The last two came in a real stream (github.com/vercel/ai, `openai-error.1.chunks.txt`); the first makes clients raise."""
-        error = {"code": "server_error", "message": failure.message}
+        error = {"code": "server_error", "message": str(failure)}
         told = {"type": "error", "error": {"type": "server_error", **error, "param": None}}
         failed = {"type": "response.failed", "response": _response(request, stamp, "failed") | {"error": error}}
-        return _numbered(chain(islice(self._events(request, begun, stamp), 5), (told, failed)))  # 5: up to the first piece of text
+        return _numbered(chain(islice(self._events(request, begun, stamp), self.begun_events), (told, failed)))
 
     def _events(self, request: WireRequest, reply: Reply, stamp: Stamp) -> Iterator[dict[str, Any]]:
         """Yield the events without their numbers.
@@ -293,18 +300,8 @@ def _output(reply: Reply, stamp: Stamp) -> list[dict[str, Any]]:
     return items
 
 
-def _usage(usage: Usage) -> dict[str, Any]:
-    return {
-        "input_tokens": usage.input_tokens,
-        "input_tokens_details": {"cached_tokens": usage.cached_tokens, "cache_write_tokens": 0},
-        "output_tokens": usage.output_tokens,
-        "output_tokens_details": {"reasoning_tokens": 0},
-        "total_tokens": usage.total_tokens,
-    }
-
-
-def _numbered(events: Iterable[dict[str, Any]]) -> Iterator[StreamEvent]:
-    return (StreamEvent(event["type"], event | {"sequence_number": number}) for number, event in enumerate(events))
+def _numbered(events: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    return (event | {"sequence_number": number} for number, event in enumerate(events))
 
 
 def _text_events(item: dict[str, Any], at: Mapping[str, Json]) -> Iterator[dict[str, Json]]:

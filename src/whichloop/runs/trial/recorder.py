@@ -14,7 +14,7 @@ from typing import Any
 from whichloop.metrics.record import RECORDING
 from whichloop.metrics.trace import ModelExchange, Note, RequestError, ToolRun, Trace, TracedCall, TraceEvent
 from whichloop.models.metering import MeteredExchange
-from whichloop.models.receipts import call_key
+from whichloop.models.receipts import call_digest, call_text
 from whichloop.models.recording import RecordingError
 from whichloop.models.scripted_calls import NATIVE
 from whichloop.models.tunnel import KEPT
@@ -108,15 +108,15 @@ class Recorder:
     def tool_call(self, call: ToolCall, observation: Observation, fault: str | None) -> None:
         status, error_type, data = observation.status, observation.error_type, observation.data
         run = ToolRun(TracedCall(call.name, call.arguments), status, data, error_type, fault or "")
-        key, gave = call_key(call.name, call.arguments), run.gave_result
+        text, gave = call_text(call.name, call.arguments), run.gave_result
         if not run.never_ran:
             self.tool_calls += 1
             if error_type is not None:
                 self.errors[f"tool.{error_type}"] += 1
-        self.repeated_calls += key.text in self._gave
+        self.repeated_calls += text in self._gave
         if gave:
-            self._gave.add(key.text)
-        self.call_use.ran(key.digest, gave, fault)
+            self._gave.add(text)
+        self.call_use.ran(call_digest(call.name, call.arguments), gave, fault)
         self.events.append(run)
         self._digested.append((_AT_ONCE, call.name, call.arguments, status, error_type, data))
 

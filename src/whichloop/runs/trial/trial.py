@@ -188,7 +188,7 @@ class LoopRun:
             recorder.retention = RetentionCount(plan, truth, self.tunnel.ledger.issued)
         self.guard = Guard(MAX_PASSES if self.is_scripted else None)
         self.tools = MeteredToolbox(
-            self.environment.tools, recorder, self.tunnel, time_limit_s=context.tool_timeout_s, admit=self.guard.admit
+            self.environment.tools, recorder.tool_call, self.tunnel, time_limit_s=context.tool_timeout_s, admit=self.guard.admit
         )
         self.tools.run_id = digest([trial.run_seed, *trial.key])[:ID_DIGITS]  # a tool that asks for it is told the same again
         recorder.tools = {tool.name: tool for tool in self.tools}
@@ -199,7 +199,7 @@ class LoopRun:
             script = script_of(trial.task, truth, profile, trial.run_seed, trial.repeat, self.tools)
             pricing = None if models.scripted_price is None else pricing_of(models.scripted_price)
         model, self.clock.recorded = model_for_trial(models, trial, script, self.tunnel)
-        self.model = MeteredModel(model, self.meter, recorder, self.tunnel, self.guard.admit, pricing)
+        self.model = MeteredModel(model, self.meter, recorder.exchange, self.tunnel, self.guard.admit, pricing)
         self.outcome = Outcome(None, StopReason.CRASHED, 0)
         self.why = ""
         """Why there is no answer, or none that counts; empty where the loop says that itself."""
