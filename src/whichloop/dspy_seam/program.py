@@ -8,7 +8,7 @@ demonstration never shows what came later, and can be pickled and saved.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -17,9 +17,8 @@ import dspy
 from pydantic_core import to_jsonable_python
 
 from whichloop.protocol.chat import Chunk, Reply
-from whichloop.protocol.json_text import Json
 from whichloop.protocol.loop import Loop
-from whichloop.protocol.model import Model, Request, WrappedModel
+from whichloop.protocol.model import Asks, Model, ModelAround, Request
 from whichloop.protocol.moves import WireError
 from whichloop.protocol.outcome import Query
 from whichloop.protocol.program import Optimizable, Program, Prompt
@@ -146,7 +145,7 @@ def loop_with(loop: Loop, program: Program) -> Loop:
     return changed
 
 
-class ReportingModel(WrappedModel):
+class ReportingModel(ModelAround):
     """A model that records every readable reply to a predictor's request."""
 
     def __init__(self, model: Model, calls: list[PredictorCall], temperature: float | None = None) -> None:
@@ -155,24 +154,16 @@ class ReportingModel(WrappedModel):
         self.calls = calls
         self.temperature = temperature
 
-    async def complete(self, request: Request) -> Reply:
-        inputs = _inputs(request)
-        reply = await self.model.complete(self._sampled(request))
-        self._record(request, inputs, reply)
-        return reply
-
-    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
-        inputs = _inputs(request)
-        async with aclosing(cast(AsyncGenerator[Chunk, None], self.model.stream(self._sampled(request)))) as chunks:
+    async def chunks(self, request: Request, ask: Asks) -> AsyncGenerator[Chunk, None]:
+        # Copied before the reply, so that nothing later gets in.
+        inputs: dict[str, Any] = {} if request.prompted is None else to_jsonable_python(dict(request.prompted.inputs()))
+        if self.temperature is not None and request.sampling.temperature is None:
+            request = replace(request, sampling=replace(request.sampling, temperature=self.temperature))
+        async with aclosing(ask(request)) as chunks:
             async for chunk in chunks:
                 if chunk.reply is not None:
                     self._record(request, inputs, chunk.reply)
                 yield chunk
-
-    def _sampled(self, request: Request) -> Request:
-        if self.temperature is None or request.sampling.temperature is not None:
-            return request
-        return replace(request, sampling=replace(request.sampling, temperature=self.temperature))
 
     def _record(self, request: Request, inputs: Mapping[str, object], reply: Reply) -> None:
         if request.prompted is None:
@@ -184,12 +175,6 @@ class ReportingModel(WrappedModel):
         except WireError:  # not a demonstration of anything
             return
         self.calls.append(PredictorCall(request.prompted.predictor, inputs, outputs))
-
-
-def _inputs(request: Request) -> Mapping[str, Json]:
-    """Copy the inputs before the reply, so that nothing later gets in."""
-    inputs: dict[str, Any] = {} if request.prompted is None else to_jsonable_python(dict(request.prompted.inputs()))
-    return inputs
 
 
 def _signature(name: str, prompt: Prompt) -> object:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncGenerator, Collection
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -18,7 +18,7 @@ from whichloop.protocol.chat import Chunk, Message, Reply
 from whichloop.protocol.events import SILENT, Observer
 from whichloop.protocol.json_text import sha256
 from whichloop.protocol.loop import WrappedLoop
-from whichloop.protocol.model import ContextOverflow, Model, ProviderError, Request, WrappedModel
+from whichloop.protocol.model import Asks, ContextOverflow, Model, ModelAround, ProviderError, Request
 from whichloop.protocol.moves import Completion, Role, Understanding, WireError
 from whichloop.protocol.outcome import AnswerT, Outcome, Query, StopReason
 from whichloop.protocol.receipts import LABEL_LENGTH, announcement, as_data
@@ -118,25 +118,19 @@ class Guarded(WrappedLoop):
             return Outcome[Any](None, stop, 0, None, {"error": str(failed.error)})
 
 
-class AnnouncingModel(WrappedModel):
+class AnnouncingModel(ModelAround):
     """A model whose system text says what the marks are."""
 
     def __init__(self, model: Model, label: str) -> None:
         super().__init__(model)
         self.label = label
 
-    async def complete(self, request: Request) -> Reply:
-        return await self.model.complete(self._announced(request))
-
-    def stream(self, request: Request) -> AsyncIterator[Chunk]:
-        return self.model.stream(self._announced(request))
-
-    def _announced(self, request: Request) -> Request:
+    def chunks(self, request: Request, ask: Asks) -> AsyncGenerator[Chunk, None]:
         announced = announcement(self.label)
-        first = request.messages[0] if request.messages else None
-        if first is None or first.role != "system":
-            return replace(request, messages=(Message("system", announced), *request.messages))
-        return replace(request, messages=(replace(first, content=f"{first.content}\n\n{announced}"), *request.messages[1:]))
+        messages = request.messages
+        if messages and messages[0].role == "system":
+            announced, messages = f"{messages[0].content}\n\n{announced}", messages[1:]
+        return ask(replace(request, messages=(Message("system", announced), *messages)))
 
 
 class GuardQuestions:

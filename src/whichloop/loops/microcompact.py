@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from whichloop.loops.shared.boundary import bounded
 from whichloop.loops.shared.option_checks import at_least, checked_options
-from whichloop.protocol.chat import Chunk, Message, Reply
+from whichloop.protocol.chat import Chunk, Message
 from whichloop.protocol.events import SILENT, Observer
 from whichloop.protocol.loop import WrappedLoop
-from whichloop.protocol.model import Model, Request, WrappedModel
+from whichloop.protocol.model import Asks, Model, ModelAround, Request
 from whichloop.protocol.outcome import AnswerT, Outcome, Query
 from whichloop.protocol.predictor import CONVERSATION, conversation_text
 from whichloop.protocol.program import Prompted
@@ -40,20 +40,14 @@ class Microcompact(WrappedLoop):
         return await self.loop.run(query, tools, CompactingModel(model, self.keep), observer)
 
 
-class CompactingModel(WrappedModel):
+class CompactingModel(ModelAround):
     """A model that gets requests without their older results."""
 
     def __init__(self, model: Model, keep: int) -> None:
         super().__init__(model)
         self.keep = keep
 
-    async def complete(self, request: Request) -> Reply:
-        return await self.model.complete(self._short(request))
-
-    def stream(self, request: Request) -> AsyncIterator[Chunk]:
-        return self.model.stream(self._short(request))
-
-    def _short(self, request: Request) -> Request:
+    def chunks(self, request: Request, ask: Asks) -> AsyncGenerator[Chunk, None]:
         system = [message for message in request.messages[:1] if message.role == "system"]
         first = len(system) + request.examples  # demonstrations are not part of the conversation
         task = request.messages[first:]
@@ -61,11 +55,11 @@ class CompactingModel(WrappedModel):
         seen = max(replies, default=0)  # the model has not seen what comes after it
         old = [first + place for place in result_places(task)[: -self.keep] if place < seen]
         if not old:
-            return request
+            return ask(request)
         messages = list(request.messages)
         for place in old:
             messages[place] = replace(messages[place], content=CLEARED)
-        return replace(request, messages=tuple(messages), prompted=_with_messages(request.prompted, messages[first:]))
+        return ask(replace(request, messages=tuple(messages), prompted=_with_messages(request.prompted, messages[first:])))
 
 
 def _with_messages(prompted: Prompted | None, messages: list[Message]) -> Prompted | None:

@@ -10,17 +10,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn
 
 from whichloop.protocol.cancellation import failure_of_model
 from whichloop.protocol.chat import Chunk, Message, Reply, whole_pieces
 from whichloop.protocol.events import SILENT, ApprovalAsked, ApprovalDecided, Observer
 from whichloop.protocol.json_text import digest
 from whichloop.protocol.loop import WrappedLoop
-from whichloop.protocol.model import Model, ModelError, Request, WrappedModel, estimate_input
+from whichloop.protocol.model import Asks, Model, ModelAround, ModelError, Request, estimate_input
 from whichloop.protocol.outcome import AnswerT, Budget, Outcome, Query
 from whichloop.protocol.redact import logger_of, redact
 from whichloop.protocol.tool_calls import NEVER_RAN, BudgetExceeded, CallId, Observation, StopRun, ToolCall
@@ -199,38 +199,24 @@ class Replay(RelayingObserver):
         return None if recorded is None else recorded.seen
 
 
-class ReplayedModel(WrappedModel):
+class ReplayedModel(ModelAround):
     """A model that is asked what is not recorded yet."""
 
     def __init__(self, model: Model, replay: Replay) -> None:
         super().__init__(model)
         self._replay = replay
 
-    async def complete(self, request: Request) -> Reply:
+    async def chunks(self, request: Request, ask: Asks) -> AsyncGenerator[Chunk, None]:
         """Raises as the model does, and ResumeError."""
         if (reply := await self._replay.reply(request)) is not None:
-            return reply
-        await self._replay.ask(request)
-        try:
-            reply = await self.model.complete(request)
-        except (ModelError, asyncio.CancelledError) as error:
-            failure = await self._replay.failed(request, error)
-            raise failure from failure.__cause__
-        await self._replay.keep_reply(request, reply)
-        return reply
-
-    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
-        """Raises as the model does, and ResumeError."""
-        if (reply := await self._replay.reply(request)) is not None:
-            for chunk in whole_pieces(reply):
-                yield chunk
+            for piece in whole_pieces(reply):
+                yield piece
             yield Chunk(reply=reply)
             return
         await self._replay.ask(request)
         text = ""
-        stream = cast(AsyncGenerator[Chunk, None], self.model.stream(request))
         try:
-            async with contextlib.aclosing(stream) as chunks:
+            async with contextlib.aclosing(ask(request)) as chunks:
                 async for chunk in chunks:
                     text += chunk.text
                     if chunk.reply is not None:

@@ -12,7 +12,7 @@ import contextlib
 import functools
 import inspect
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from dataclasses import replace
 from itertools import count
 from typing import Any, TypeVar, cast
@@ -22,7 +22,7 @@ from whichloop.protocol.cancellation import failure_of_model, stop_tasks
 from whichloop.protocol.chat import CallDelta, Chunk, Reply, reply_of_pieces, whole_pieces
 from whichloop.protocol.events import SILENT, EventOf, Observer, RunEvent
 from whichloop.protocol.loop import Loop
-from whichloop.protocol.model import Model, ModelError, ProviderError, Request, WrappedModel
+from whichloop.protocol.model import Asks, Model, ModelAround, ModelError, Request, whole_reply
 from whichloop.protocol.moves import Act, WireError
 from whichloop.protocol.outcome import AnswerT, Outcome, Query, StopReason
 from whichloop.protocol.tool_calls import Observation, ToolCall
@@ -63,7 +63,7 @@ class InnerObserver(RelayingObserver):
             self.observer.note(kind, **data)
 
 
-class WatchedModel(WrappedModel):
+class WatchedModel(ModelAround):
     """A model whose requests and replies are told; it streams every reply where the observer wants that and the model can."""
 
     def __init__(self, model: Model, tools: Toolbox, watching: RelayingObserver) -> None:
@@ -76,34 +76,28 @@ class WatchedModel(WrappedModel):
         """Ids of the calls that were told as invalid and not made yet."""
 
     async def complete(self, request: Request) -> Reply:
-        if self._watching.streams and self.capabilities.streaming:
-            return await self._whole(request)
-        number, started = self._begin(request)
-        try:
-            reply = await self.model.complete(request)
-        except (ModelError, asyncio.CancelledError) as error:
-            failure = failure_of_model(error)
-            self._watching.on_event(events.RequestFailed(number, request, failure, time.perf_counter() - started))
-            raise failure from failure.__cause__
-        self._received(number, request, reply, started)
-        return reply
+        streams = self._watching.streams and self.capabilities.streaming
+        return await whole_reply(self.stream(request)) if streams else await super().complete(request)
 
-    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
-        number, started = self._begin(request)
+    async def chunks(self, request: Request, ask: Asks) -> AsyncGenerator[Chunk, None]:
+        number, tell = next(self._numbers), self._watching.on_event
+        tell(events.RequestStarted(number, request))
+        started = time.perf_counter()
+        is_told = self._watching.streams and ask != self.ask_whole
         text, has_calls, whole = "", False, False
         answer = _AnswerSoFar(request)
         try:
-            async with contextlib.aclosing(cast(AsyncGenerator[Chunk, None], self.model.stream(request))) as chunks:
+            async with contextlib.aclosing(ask(request)) as chunks:
                 async for chunk in chunks:
                     text += chunk.text
-                    if self._watching.streams:
+                    if is_told:
                         told = [chunk] if chunk.text or chunk.call is not None else []
                         if not told and chunk.reply is not None and not text and not has_calls:
                             told = whole_pieces(chunk.reply)  # it comes whole: one piece of text and one of each call
                         for piece in told:
-                            self._watching.on_event(events.ReplyChunk(number, request, piece))
+                            tell(events.ReplyChunk(number, request, piece))
                         if added := answer.add(chunk):
-                            self._watching.on_event(events.AnswerChunk(number, added))
+                            tell(events.AnswerChunk(number, added))
                     has_calls = has_calls or chunk.call is not None
                     if chunk.reply is not None:
                         whole = True
@@ -111,27 +105,13 @@ class WatchedModel(WrappedModel):
                     yield chunk
         except (ModelError, asyncio.CancelledError) as error:
             failure = failure_of_model(error)
-            self._watching.on_event(events.RequestFailed(number, request, failure, time.perf_counter() - started))
+            tell(events.RequestFailed(number, request, failure, time.perf_counter() - started))
             raise failure from failure.__cause__
         except GeneratorExit:
             if not whole:  # the loop has read enough
                 part = Reply(text, finish_reason="other")
-                self._watching.on_event(events.ReplyReceived(number, request, part, time.perf_counter() - started))
+                tell(events.ReplyReceived(number, request, part, time.perf_counter() - started))
             raise
-
-    async def _whole(self, request: Request) -> Reply:
-        """Return the reply of a stream. Raises ModelError, also for a stream that ends without a reply."""
-        reply = None
-        async for chunk in self.stream(request):
-            reply = chunk.reply or reply
-        if reply is None:
-            raise ProviderError("the stream ended without a reply", "server")
-        return reply
-
-    def _begin(self, request: Request) -> tuple[int, float]:
-        number = next(self._numbers)
-        self._watching.on_event(events.RequestStarted(number, request))
-        return number, time.perf_counter()
 
     def _received(self, number: int, request: Request, reply: Reply, started: float) -> None:
         """Tell of a reply, and of what is wrong with it wherever its design notices that."""
