@@ -1,7 +1,4 @@
-"""DSPy's chat format, rendered and parsed as DSPy does, and codecs in this format.
-
-Rows such as S2-12 are those of docs/conformance.md.
-"""
+"""DSPy's chat format, rendered and parsed as DSPy does, and codecs in this format."""
 
 from __future__ import annotations
 
@@ -281,7 +278,7 @@ def _kind(annotation: Any) -> str:
 
 
 def debug_text(what: str, *texts: str) -> None:
-    """Write a prompt or reply to stderr if `DSPY_DEBUG=true` (row S2-12)."""
+    """Write a prompt or reply to stderr if `DSPY_DEBUG=true` (row S2-12 of docs/conformance.md)."""
     if os.environ.get("DSPY_DEBUG", "").lower() != "true":
         return
     if not logger.handlers:

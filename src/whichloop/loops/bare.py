@@ -12,8 +12,6 @@ Follow a run, from the top:
 - `Bare._act` (bare.py) checks and makes the call that a reply states.
 - `Conversation.observe` (bare.py) adds what the model sees next.
 - `Bare._is_taken` (bare.py) says whether an answer ends the run.
-
-Rows such as B4-6 are those of docs/conformance.md.
 """
 
 from __future__ import annotations

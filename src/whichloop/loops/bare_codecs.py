@@ -1,7 +1,4 @@
-"""The wire formats of design 4: one JSON object, as in its document, or lines of text, or a native call. Standard library only.
-
-Rows such as B4-8 are those of docs/conformance.md.
-"""
+"""The wire formats of design 4: one JSON object, as in its document, or lines of text, or a native call. Standard library only."""
 
 from __future__ import annotations
 

@@ -17,8 +17,6 @@ Follow a run, from the top:
 - `ReactExtract._act` (react_extract.py) makes the call.
 - `ReactExtract._extract` (react_extract.py) asks for the answer, again after an unreadable reply or an overflow;
   `ExtractCodec.move` (react_extract_codecs.py) reads it.
-
-Rows such as S2-17 are those of docs/conformance.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What `__finish__` takes, how a reply states it, and the wire formats: native calls, and XML where a model cannot be forced.
-
-Rows such as B3-7 are those of docs/conformance.md.
-"""
+"""What `__finish__` takes, how a reply states it, and the wire formats: native calls, and XML where a model cannot be forced."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
 """What hooks get and give: a step with its calls and results, the pieces of a streamed reply, and the answer as far as it is known.
-
-Rows such as S3-17 are those of docs/conformance.md.
 """
 
 from __future__ import annotations

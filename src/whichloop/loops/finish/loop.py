@@ -1,9 +1,4 @@
-"""The loop of design 3: its configuration, `run`, and the core that both faces share.
-
-The docstring of the package (`__init__.py`) follows a run from the top.
-
-Rows such as B3-5 are those of docs/conformance.md.
-"""
+"""The loop of design 3: its configuration, `run`, and the core that both faces share."""
 
 from __future__ import annotations
 

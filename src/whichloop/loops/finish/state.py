@@ -1,7 +1,4 @@
-"""The state of one run: the conversation, which hooks may change, the tools on offer, and the results of calls.
-
-Rows such as B3-2 are those of docs/conformance.md.
-"""
+"""The state of one run: the conversation, which hooks may change, the tools on offer, and the results of calls."""
 
 from __future__ import annotations
 

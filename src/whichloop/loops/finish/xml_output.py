@@ -2,8 +2,6 @@
 
 The reader knows the names that it looks for, and takes all other markup as text. It goes through the tags once, so that its time
 grows with the length of the reply and with nothing else; it knows the five predefined entities and character references only.
-
-Rows such as S3-22 are those of docs/conformance.md.
 """
 
 from __future__ import annotations

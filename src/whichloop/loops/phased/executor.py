@@ -1,7 +1,6 @@
 """The tools of a task: the model picks calls just in time, and the ToolExecutor makes them together (rows S1-6 to S1-15).
 
 `AgentTools` is the layout without an executor: calls in sequence, each with a summary (rows S1-37 to S1-41).
-Rows such as S1-6 are those of docs/conformance.md.
 """
 
 from __future__ import annotations

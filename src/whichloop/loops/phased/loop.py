@@ -1,7 +1,4 @@
-"""Design 1: understand, then rounds of plan, execute and reflect, then answer; tools run in an executor of their own.
-
-The docstring of the package (`__init__.py`) follows a run from the top. Rows such as S1-39 are those of docs/conformance.md.
-"""
+"""Design 1: understand, then rounds of plan, execute and reflect, then answer; tools run in an executor of their own."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""One run: understand, then rounds of plan, execute and reflect, then answer (rows S1-17 to S1-28, S1-43).
-
-Rows such as S1-17 are those of docs/conformance.md.
-"""
+"""One run: understand, then rounds of plan, execute and reflect, then answer (rows S1-17 to S1-28, S1-43)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The parts of a run: phases, tasks and their calls, who listens, and the kept results.
-
-Rows such as S1-28 are those of docs/conformance.md.
-"""
+"""The parts of a run: phases, tasks and their calls, who listens, and the kept results."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The registry of tools, and their execution: one call or several, in the order that the mode asks for, each under a time limit.
-
-Rows such as B0-11 are those of docs/conformance.md.
-"""
+"""The registry of tools, and their execution: one call or several, in the order that the mode asks for, each under a time limit."""
 
 from __future__ import annotations
 

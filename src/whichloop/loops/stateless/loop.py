@@ -2,8 +2,6 @@
 
 `Stateless` is the same as a loop of this package: a frozen configuration, from which a run builds agent and manager over its own
 tools and model. The docstring of the package (`__init__.py`) follows a run from the top.
-
-Rows such as B0-35 are those of docs/conformance.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The requests to the model: one signature per predictor, and the codec that reads its replies as moves.
-
-Rows such as B0-16 are those of docs/conformance.md.
-"""
+"""The requests to the model: one signature per predictor, and the codec that reads its replies as moves."""
 
 from __future__ import annotations
 

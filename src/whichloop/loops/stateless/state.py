@@ -1,7 +1,5 @@
 """The data that pass between agent and manager, plain so that a run can be carried on from a state dumped as JSON; their texts in
 prompts; and the options of both.
-
-Rows such as S0-16 are those of docs/conformance.md.
 """
 
 from __future__ import annotations
