@@ -34,7 +34,7 @@ from whichloop.protocol.chat import FinishReason
 
 from .errors import is_refusal_of, refused
 from .replies import READINGS, ChatReading, Reading
-from .requests import Extensions, ToolNames, TurnItems, lm15_request, turns_of, with_json_schemas, with_texts, with_turns
+from .requests import ToolNames, TurnItems, lm15_request, turns_of, with_json_schemas, with_texts, with_turns
 
 MAX_CONNECTIONS = 1024
 """The limit for one model; how many requests are in flight is decided elsewhere."""
@@ -122,14 +122,12 @@ class HttpClient:
         provider: str,
         model: str,
         url: str | None = None,
-        extensions: Extensions | None = None,
         connections: ConnectionPools | None = None,
     ) -> None:
         """`dialect`: gives lm15's writer of requests, with the key, which a cloud reads over the network."""
         self.provider: str | None = provider
         self.model = model
         self.url = url
-        self.extensions = extensions
         self.connections = connections or ConnectionPools()
         self._shares_connections = connections is not None
         self._make_dialect = dialect
@@ -188,8 +186,8 @@ class HttpClient:
         """Return the HTTP request, the names in it, the stop sequences that the API does not know, and the turns that go back."""
         if self._dialect is None:
             await self._open()
-        dialect, names = self._dialect, ToolNames(request, strict=self._reading.wire == "gemini")
-        asked = lm15_request(request, self.model, names, self.extensions)
+        dialect, names = self._dialect, ToolNames(request)
+        asked = lm15_request(request, self.model, names)
         if self._reading.wire == "gemini":
             asked = with_json_schemas(asked)
         elif self._is_own:
@@ -351,7 +349,7 @@ class LiteLLMClient:
         yield Chunk(reply=names.in_reply(ChatReading.read(_whole(reading))))
 
     async def _ask(self, request: Request, *, streaming: bool) -> tuple[ToolNames, Any]:
-        names = ToolNames(request, strict=True)  # it reaches Gemini, too
+        names = ToolNames(request)
         litellm = get_litellm(feature="LiteLLM engine")
         asked = lm15_request(request, self.model, names)
         arguments: dict[str, Any] = self._engine._arguments(asked, streaming=streaming)

@@ -118,7 +118,7 @@ def listed_price(name: str) -> tuple[float, ...]:
 def local_client(url: str, model: str = SCRIPTED) -> ClientModel:
     """Return a model behind a server on this machine, without key, price and proxy. Close it by `close_local_clients`."""
     client = HttpClient(
-        lambda: lm15.OpenAIChatLM(api_key=LOCAL_KEY, base_url=url, transport=object()), "openai-chat", model, url, None, LOCAL
+        lambda: lm15.OpenAIChatLM(api_key=LOCAL_KEY, base_url=url, transport=object()), "openai-chat", model, url, LOCAL
     )
     return ClientModel(f"openai/{model}", client, Capabilities(response_schema=True))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
@@ -19,26 +19,22 @@ from whichloop.protocol.wire import from_json
 
 MAX_NESTED = 60
 """Brackets within brackets that are read as JSON to be sent, or by DSPy's lenient reader: Python's own parser fails beyond."""
-_FITTING = re.compile(r"[A-Za-z0-9_-]{1,64}")
-"""Names of tools that OpenAI, Anthropic and what speaks like them take."""
-_STRICTLY_FITTING = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
-"""Names that Gemini takes, too."""
+_FITTING = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
+"""Names of tools that all providers take: OpenAI and Anthropic let them begin with a digit or a hyphen, Gemini does not."""
 
 
 class ToolNames:
     """The names of a request's tools and calls as they are sent: what a provider refuses is replaced, and put back in the reply."""
 
-    def __init__(self, request: Request, *, strict: bool = False) -> None:
-        """`strict`: replace what Gemini refuses, too."""
-        fits = (_STRICTLY_FITTING if strict else _FITTING).fullmatch
+    def __init__(self, request: Request) -> None:
         called = [call.name for message in request.messages for call in message.calls]
         names = dict.fromkeys([*(tool.name for tool in request.tools), *called])
-        strange = [name for name in names if not fits(name)]
+        strange = [name for name in names if not _FITTING.fullmatch(name)]
         taken = names.keys() - set(strange)
         self._sent: dict[str, str] = {}
         for name in strange:
             plain = re.sub(r"[^A-Za-z0-9_-]", "_", name)[:64]
-            plain = plain if fits(plain) else f"_{plain[:63]}"
+            plain = plain if _FITTING.fullmatch(plain) else f"_{plain[:63]}"
             number, sent = 2, plain
             while sent in taken:
                 number, sent = number + 1, f"{plain[:60]}_{number}"
@@ -62,22 +58,18 @@ class ToolNames:
         return replace(reply, calls=tuple(replace(call, name=self._own.get(call.name, call.name)) for call in reply.calls))
 
 
-Extensions = Callable[[Request], Mapping[str, Any]]
-"""Returns further top-level fields of a request's body."""
-
-
-def lm15_request(request: Request, model: str, names: ToolNames, extensions: Extensions | None = None) -> Any:
+def lm15_request(request: Request, model: str, names: ToolNames) -> Any:
     """Return a request in lm15's types.
 
     Raises ProviderError for what lm15 refuses to send, such as the choice of a tool that is not offered.
     """
     try:
-        return _lm15_request(request, model, names, dict(extensions(request)) if extensions else {})
+        return _lm15_request(request, model, names)
     except (TypeError, ValueError) as error:
         raise ProviderError(f"not sent: {one_line(redact(str(error)))}", "bad_request") from None
 
 
-def _lm15_request(request: Request, model: str, names: ToolNames, extensions: dict[str, Any]) -> Any:
+def _lm15_request(request: Request, model: str, names: ToolNames) -> Any:
     first = next((i for i, message in enumerate(request.messages) if message.role != "system"), len(request.messages))
     system = "\n\n".join(message.content for message in request.messages[:first])
     messages: list[Any] = []
@@ -97,7 +89,6 @@ def _lm15_request(request: Request, model: str, names: ToolNames, extensions: di
         stop=sampling.stop,
         tool_choice=_choice(request, names),
         response_format=None if schema is None else {"type": "json_schema", "name": "answer", "schema": dict(schema)},
-        extensions=extensions or None,
     )
     tools = tuple(
         lm15.FunctionTool(name=names.sent(tool.name), description=tool.description, parameters=dict(tool.parameters))

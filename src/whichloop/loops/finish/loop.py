@@ -80,8 +80,6 @@ class Finish(ToolSettings, TakesProgram, RunsSync):
     """Called after a step's tools and before the next request. A def gets a thread of its own, an async def none."""
     on_stream: Callable[[Any], Any] | None = no_option(None)
     """Called with every StreamChunk, on threads as `on_step` is; if given, replies are streamed."""
-    resolver: Callable[[Any], Model] = no_option(resolve_model)
-    """Makes a Model of a name or a dict that `on_step` puts into `step.model`."""
     program: Program | None = no_option(None)
     """Instructions and demonstrations in the place of the design's own."""
 
@@ -268,7 +266,7 @@ class Finish(ToolSettings, TakesProgram, RunsSync):
                 result.shown = None
         if step.model is not run.model_given and not step.finished:
             try:
-                run.model = self.resolver(step.model)
+                run.model = resolve_model(step.model)
             except Exception as error:  # a name that the hook made up
                 raise HookFailed from error
             run.model_given = step.model

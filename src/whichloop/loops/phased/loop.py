@@ -48,7 +48,7 @@ class Phased(PhasedOptions, TakesProgram, RunsSync):
             "reflect": not self.reflect,
             "summarize": self.executor is not None or self.tool_layout == "executor",
         }
-        program = program_of(self.prompts, self.program)
+        program = program_of(self.program)
         return {name: prompt for name, prompt in program.items() if not left_out.get(name, False)}
 
     def with_step_limit(self, tool_steps: int) -> Self:
@@ -62,15 +62,13 @@ class Phased(PhasedOptions, TakesProgram, RunsSync):
 class Agent(AgentTools):
     """Runs the phases with its own tool methods, which a subclass may override (rows S1-39 to S1-41)."""
 
-    def __init__(
-        self, tools: Toolbox | Iterable[Any], model: Model | None = None, config: Phased | None = None, observer: Observer = SILENT
-    ) -> None:
+    def __init__(self, tools: Toolbox | Iterable[Any], model: Model | None = None, config: Phased | None = None) -> None:
         """`tools`: in any form (row S1-32). `model`: needed by all that asks one. `config`: the phases' options."""
         self.config = config or Phased()
         self.context_manager = self.config.context_manager or ToolContextManager()
         own = {"context_manager": self.context_manager, "model": model, "select_model": self.config.select_model}
         own_tools = tools if isinstance(tools, Toolbox) else list(tools)
-        super().__init__(self.config.executor_options(own_tools, observer=observer, **own))
+        super().__init__(self.config.executor_options(own_tools, **own))
 
     async def run(self, query: str | Query) -> Outcome:
         """Understand, plan, execute, reflect, answer. Raises ValueError without a model."""

@@ -32,7 +32,7 @@ ANSWER_RETRIES = 2
 
 @dataclass(frozen=True, slots=True)
 class PhasedOptions(ToolSettings):
-    """The options of `Phased`. Raises ValueError for a limit that leaves nothing to do, an unknown rule, layout or prompt."""
+    """The options of `Phased`. Raises ValueError for a limit that leaves nothing to do, an unknown rule or layout."""
 
     max_rounds: int = at_least(1, 5)
     """Most rounds of plan, execute and reflect."""
@@ -52,8 +52,6 @@ class PhasedOptions(ToolSettings):
     """Seconds to wait for tools in threads once the cancellation token is set."""
     callbacks: AgentCallbacks | None = no_option(None)
     """Listens to phases, tasks and tool calls."""
-    prompts: Mapping[str, str] | None = no_option(None)
-    """Texts that replace some of PROMPTS."""
     cancellation_token: asyncio.Event | None = no_option(None)
     """Once it is set, the run ends without an answer. As any asyncio.Event it serves the runs of one event loop."""
     executor: Any = no_option(None)
@@ -64,15 +62,11 @@ class PhasedOptions(ToolSettings):
     context_manager: ToolContextManager | None = no_option(None)
     """Where results are kept; None: in memory, for this run."""
     program: Program | None = no_option(None)
-    """Instructions and demonstrations instead of `prompts`."""
-
-    def __post_init__(self) -> None:
-        ToolSettings.__post_init__(self)
-        prompts.program_of(self.prompts, None)
+    """Instructions and demonstrations in place of the design's own."""
 
     def executor_options(self, tools: Toolbox | Sequence[Any], **own: Any) -> ToolExecutorOptions:
         """Return the options of an executor, with those that the loop has, too. `own`: those that it has not."""
-        shared = ("prompts", "cancel_grace_s", "program", "tool_timeout_s", "tool_max_chars", "tool_threads")
+        shared = ("cancel_grace_s", "program", "tool_timeout_s", "tool_max_chars", "tool_threads")
         return ToolExecutorOptions(tools, **{name: getattr(self, name) for name in shared}, **own)
 
 
@@ -86,7 +80,7 @@ class PhasedRun:
     def __init__(self, config: PhasedOptions, query: Query, tools: Toolbox, model: Model, observer: Observer) -> None:
         self.config, self.query, self.tools, self.observer = config, query, tools, observer
         self.question, self.query_id = query.full_text, uuid.uuid4().hex
-        self.predictors = prompts.predictors_of(config.prompts, config.program)
+        self.predictors = prompts.predictors_of(config.program)
         self.callbacks = config.callbacks or AgentCallbacks()
         self.contexts = config.context_manager or ToolContextManager()
         self.ending = RunEnd(config.cancellation_token)
