@@ -7,7 +7,9 @@ crosses it is what a provider would see, and in the body's `metadata` the names 
 from __future__ import annotations
 
 import contextlib
+import copy
 import itertools
+import json
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -112,6 +114,20 @@ class _Behind(WrappedModel):
                 self.tunnel.mark_struck(request, kind)
 
 
+class _Telling(HttpClient):
+    """A client whose bodies hold further fields, which `told` makes of a request."""
+
+    def __init__(self, dialect: Any, provider: str, url: str, told: Any) -> None:
+        super().__init__(dialect, provider, "scripted", url, LOCAL)
+        self._told = told
+
+    async def _written(self, request: Request, *, stream: bool) -> Any:
+        sent, *rest = await super()._written(request, stream=stream)
+        sent = copy.copy(sent)
+        sent.body = json.dumps(json.loads(sent.body) | self._told(request)).encode()
+        return sent, *rest
+
+
 class OverHttp:
     """One trial's model behind the server. Nothing is asked twice: a fault is the loop's to deal with."""
 
@@ -124,14 +140,7 @@ class OverHttp:
         provider, writer = WRITERS[wire]
         self._client = ClientModel(
             "openai/scripted",
-            HttpClient(
-                lambda: writer(api_key=LOCAL_KEY, base_url=url, transport=object()),
-                provider,
-                "scripted",
-                url,
-                self._metadata,
-                LOCAL,
-            ),
+            _Telling(lambda: writer(api_key=LOCAL_KEY, base_url=url, transport=object()), provider, url, self._metadata),
             Capabilities(response_schema=True),
         )
 

@@ -13,7 +13,7 @@ from contextlib import aclosing
 from contextvars import ContextVar
 from dataclasses import replace
 from ipaddress import ip_address
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import urlsplit
 
 import dspy
@@ -34,7 +34,7 @@ from whichloop.protocol.chat import FinishReason
 
 from .errors import is_refusal_of, refused
 from .replies import READINGS, ChatReading, Reading
-from .requests import ToolNames, TurnItems, lm15_request, turns_of, with_json_schemas, with_texts, with_turns
+from .requests import Items, ToolNames, lm15_request, turns_of, with_json_schemas, with_texts, with_turns
 
 MAX_CONNECTIONS = 1024
 """The limit for one model; how many requests are in flight is decided elsewhere."""
@@ -52,21 +52,6 @@ LM15_FINISH: dict[FinishReason, str] = {
 _OPENAI = ("openai.com", "openai.azure.com")
 _OLDER_LIMIT = lm15.OpenAIChatCompat(max_tokens_field="max_tokens")
 """Many servers that speak OpenAI's format ignore its newer name for the limit, `max_completion_tokens`."""
-
-
-class Client(Protocol):
-    """One attempt at one request."""
-
-    provider: str | None
-    model: str
-    """The name that the provider gives it."""
-    streams: bool
-
-    async def complete(self, request: Request) -> Reply: ...
-
-    def stream(self, request: Request) -> AsyncGenerator[Chunk, None]: ...
-
-    async def aclose(self) -> None: ...
 
 
 def client_of(lm: Any) -> Client:
@@ -182,7 +167,7 @@ class HttpClient:
             reply = replace(reply, usage=replace(reply.usage, output_tokens=reply.usage.output_tokens + more))
         return names.in_reply(reply)
 
-    async def _written(self, request: Request, *, stream: bool) -> tuple[Any, ToolNames, tuple[str, ...], list[TurnItems]]:
+    async def _written(self, request: Request, *, stream: bool) -> tuple[Any, ToolNames, tuple[str, ...], list[tuple[Items, int]]]:
         """Return the HTTP request, the names in it, the stop sequences that the API does not know, and the turns that go back."""
         if self._dialect is None:
             await self._open()
@@ -205,11 +190,11 @@ class HttpClient:
         cut = any(each.field == "config.stop" and each.action == "client_side" for each in adaptations)
         return sent, names, request.sampling.stop if cut else (), turns
 
-    def _refuses(self, turns: list[TurnItems], response: Any, body: bytes) -> bool:
+    def _refuses(self, turns: list[tuple[Items, int]], response: Any, body: bytes) -> bool:
         """Note that a server refuses fields that it sent itself, as Groq does with `reasoning`; from now on they stay away."""
         if self._reading.wire != "chat" or response.status not in (400, 422):
             return False
-        fields = {field for turn in turns for item in turn.items for field in item} - {"tool_calls"}
+        fields = {field for items, _ in turns for item in items for field in item} - {"tool_calls"}
         is_refused = is_refusal_of(body.decode("utf-8", "replace"), fields)
         self._takes_turns = self._takes_turns and not is_refused
         return is_refused
@@ -294,6 +279,7 @@ class WholeClient:
     def __init__(self, lm: Any) -> None:
         self.lm = lm
         self.model = str(lm.model)
+        """The name that the provider gives it, as in the other clients."""
 
     async def complete(self, request: Request) -> Reply:
         asked = lm15_request(request, self.model, ToolNames(Request(())))
@@ -313,8 +299,9 @@ class WholeClient:
         finish = next(ours for ours, theirs in LM15_FINISH.items() if theirs == response.finish_reason)
         return Reply("".join(texts), tuple(calls), usage, finish)
 
-    def stream(self, request: Request) -> AsyncGenerator[Chunk, None]:
-        raise NotImplementedError("`streams` is False")
+    async def stream(self, request: Request) -> AsyncGenerator[Chunk, None]:
+        reply = await self.complete(request)
+        yield Chunk(reply.text, reply=reply)
 
     async def aclose(self) -> None:
         await self.lm.aclose()
@@ -361,3 +348,7 @@ class LiteLLMClient:
 
     async def aclose(self) -> None:
         """Close nothing: LiteLLM's connections belong to the whole process."""
+
+
+Client = HttpClient | LiteLLMClient | WholeClient
+"""One attempt at one request."""

@@ -75,7 +75,10 @@ class LoopProgram(dspy.Module):
         super().__init__()
         if not isinstance(loop, Optimizable):
             raise ValueError(f"loop {loop.name}: its prompts cannot be changed: it has no predictors and with_predictors")
-        self._shared = _SharedParts(loop, runner or _RunnerOverTools(Toolbox(tools), schema))
+        own: Optimizable = loop
+        run = runner or over_tools(Toolbox(tools), schema)
+        self._own = lambda: own.predictors
+        self._run = lambda *asked: run(loop, *asked)  # functions: copies of a program share loop and runner
         for name, prompt in loop.predictors.items():
             predictor = dspy.Predict(_signature(name, prompt))
             predictor.demos = [dspy.Example(dict(demo)) for demo in prompt.demos]
@@ -84,9 +87,8 @@ class LoopProgram(dspy.Module):
     @property
     def program(self) -> Program:
         """The predictors' state as it is now."""
-        predictors = cast(Optimizable, self._shared.loop).predictors
         changed = {}
-        for name, prompt in predictors.items():
+        for name, prompt in self._own().items():
             predictor = getattr(self, name)
             demos = tuple(to_jsonable_python(dict(demo.items())) for demo in predictor.demos)
             changed[name] = replace(prompt, instructions=predictor.signature.instructions, demos=demos)
@@ -96,7 +98,7 @@ class LoopProgram(dspy.Module):
         """Return a dspy.Prediction: without a `runner` `answer`, `stop`, `steps`, `confidence` and the outcome's details."""
         lm = next((predictor.lm for predictor in self.predictors() if predictor.lm is not None), dspy.settings.lm)
         with dspy.context(lm=lm):
-            ran = self._shared.runner(self._shared.loop, self.program, inputs, _sampled(lm))
+            ran = self._run(self.program, inputs, _sampled(lm))
         trace = dspy.settings.trace
         if trace is not None:
             for call in ran.calls:
@@ -110,33 +112,20 @@ class LoopProgram(dspy.Module):
         return await asyncio.to_thread(self.forward, **inputs)
 
 
-@dataclass(frozen=True, slots=True)
-class _SharedParts:
-    """What all copies of a program have in common."""
+def over_tools(tools: Toolbox, schema: Any) -> Runner:
+    """Return what runs a loop over these tools, asking the LM that DSPy is configured with."""
 
-    loop: Loop
-    runner: Runner
-
-    def __deepcopy__(self, memo: object) -> _SharedParts:
-        return self
-
-
-class _RunnerOverTools:
-    """Runs a loop over tools of its own, asking the LM that DSPy is configured with."""
-
-    def __init__(self, tools: Toolbox, schema: Any) -> None:
-        self.tools = tools
-        self.schema = schema
-
-    def __call__(self, loop: Loop, program: Program, inputs: Mapping[str, Any], sampled: SampledPrediction) -> ProgramResult:
+    def run(loop: Loop, program: Program, inputs: Mapping[str, Any], sampled: SampledPrediction) -> ProgramResult:
         if "query" not in inputs:
             raise ValueError(f"the field 'query' is missing: program(query=...); given: {', '.join(inputs) or 'nothing'}")
         calls: list[PredictorCall] = []
         model = ReportingModel(model_of(dspy.settings.lm), calls, sampled.temperature)
-        query = Query(inputs["query"], inputs.get("context", ""), self.schema)
-        outcome = run_here(loop_with(loop, program).run(query, self.tools, model))
+        query = Query(inputs["query"], inputs.get("context", ""), schema)
+        outcome = run_here(loop_with(loop, program).run(query, tools, model))
         fields = {"answer": outcome.answer, "stop": outcome.stop.value, "steps": outcome.steps, "confidence": outcome.confidence}
         return ProgramResult({**outcome.details, **fields}, tuple(calls))
+
+    return run
 
 
 def loop_with(loop: Loop, program: Program) -> Loop:

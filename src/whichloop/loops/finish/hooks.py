@@ -1,4 +1,4 @@
-"""What hooks get and give: a step with its calls and results, the pieces of a streamed reply, and the answer as far as it is known."""
+"""What hooks get and give: a step with its calls and results, the pieces of a streamed reply, the answer as far as it is known."""
 
 from __future__ import annotations
 
