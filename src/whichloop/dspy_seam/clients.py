@@ -122,22 +122,16 @@ class HttpClient:
         self._takes_turns = True
 
     async def complete(self, request: Request) -> Reply:
-        sent, names, cut, turns = await self._written(request, stream=False)
+        sent, names, turns = await self._written(request, stream=False)
         async with self.connections.here(self.url).stream(sent) as response:
             body = await response.read()
         if self._refuses(turns, response, body):
             return await self.complete(request)
         _check_status(response, body)
-        reply = self._read(_loaded(body, response.status), names)
-        places = [reply.text.index(stop) for stop in cut if stop in reply.text]
-        return replace(reply, text=reply.text[: min(places)]) if places else reply
+        return self._read(_loaded(body, response.status), names)
 
     async def stream(self, request: Request) -> AsyncGenerator[Chunk, None]:
-        sent, names, cut, turns = await self._written(request, stream=True)
-        if cut:  # lest pieces go beyond the end
-            reply = await self.complete(request)
-            yield Chunk(reply.text, reply=reply)
-            return
+        sent, names, turns = await self._written(request, stream=True)
         reading = self._reading()
         async with self.connections.here(self.url).stream(sent) as response:
             if response.status >= 300:
@@ -167,8 +161,8 @@ class HttpClient:
             reply = replace(reply, usage=replace(reply.usage, output_tokens=reply.usage.output_tokens + more))
         return names.in_reply(reply)
 
-    async def _written(self, request: Request, *, stream: bool) -> tuple[Any, ToolNames, tuple[str, ...], list[tuple[Items, int]]]:
-        """Return the HTTP request, the names in it, the stop sequences that the API does not know, and the turns that go back."""
+    async def _written(self, request: Request, *, stream: bool) -> tuple[Any, ToolNames, list[tuple[Items, int]]]:
+        """Return the HTTP request, the names in it and the turns that go back."""
         if self._dialect is None:
             await self._open()
         dialect, names = self._dialect, ToolNames(request)
@@ -178,17 +172,16 @@ class HttpClient:
         elif self._is_own:
             asked = with_texts(asked)
         if callable(dialect.api_key):  # which a cloud reads over the network
-            sent, adaptations = await asyncio.to_thread(dialect._build, asked, stream)
+            sent, _ = await asyncio.to_thread(dialect._build, asked, stream)
         else:
-            sent, adaptations = dialect._build(asked, stream)
+            sent, _ = dialect._build(asked, stream)
         is_signed = any(name.lower() == "authorization" and value.startswith("AWS4") for name, value in sent.headers)
         # A signature is of the body as it is.
         turns = turns_of(request, self._reading.wire) if self._takes_turns and not is_signed else []
         if turns:
             sent = copy.copy(sent)
             sent.body = json.dumps(with_turns(json.loads(sent.body), turns, self._reading.wire)).encode()
-        cut = any(each.field == "config.stop" and each.action == "client_side" for each in adaptations)
-        return sent, names, request.sampling.stop if cut else (), turns
+        return sent, names, turns
 
     def _refuses(self, turns: list[tuple[Items, int]], response: Any, body: bytes) -> bool:
         """Note that a server refuses fields that it sent itself, as Groq does with `reasoning`; from now on they stay away."""

@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Collection
+from collections.abc import Collection
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
-from whichloop.protocol.chat import Chunk, Message, Reply
+from whichloop.protocol.chat import Message, Reply
 from whichloop.protocol.events import SILENT, Observer
 from whichloop.protocol.json_text import sha256
 from whichloop.protocol.loop import WrappedLoop
-from whichloop.protocol.model import Asks, ContextOverflow, Model, ModelAround, ProviderError, Request
+from whichloop.protocol.model import ContextOverflow, Model, ModelAround, ProviderError, Request
 from whichloop.protocol.moves import Completion, Role, Understanding, WireError
 from whichloop.protocol.outcome import AnswerT, Outcome, Query, StopReason
 from whichloop.protocol.receipts import LABEL_LENGTH, announcement, as_data
@@ -111,26 +112,21 @@ class Guarded(WrappedLoop):
         try:
             names = await guard.needed_tools(tools) if self.tools == "needed" else tools.names
             guarded_tools = GuardedToolbox(tools, names, label, guard, asks=self.writes == "confirmed")
-            return await self.loop.run(query, guarded_tools, AnnouncingModel(model, label) if label else model, observer)
+            return await self.loop.run(
+                query, guarded_tools, ModelAround(model, partial(announced, label=label)) if label else model, observer
+            )
         except GuardFailed as failed:
             is_full = isinstance(failed.error, ContextOverflow)
             stop = StopReason.CONTEXT_OVERFLOW if is_full else StopReason.PROVIDER_ERROR
             return Outcome[Any](None, stop, 0, None, {"error": str(failed.error)})
 
 
-class AnnouncingModel(ModelAround):
-    """A model whose system text says what the marks are."""
-
-    def __init__(self, model: Model, label: str) -> None:
-        super().__init__(model)
-        self.label = label
-
-    def chunks(self, request: Request, ask: Asks) -> AsyncGenerator[Chunk, None]:
-        announced = announcement(self.label)
-        messages = request.messages
-        if messages and messages[0].role == "system":
-            announced, messages = f"{messages[0].content}\n\n{announced}", messages[1:]
-        return ask(replace(request, messages=(Message("system", announced), *messages)))
+def announced(request: Request, label: str) -> Request:
+    """Return a request whose system text says what the marks are."""
+    text, messages = announcement(label), request.messages
+    if messages and messages[0].role == "system":
+        text, messages = f"{messages[0].content}\n\n{text}", messages[1:]
+    return replace(request, messages=(Message("system", text), *messages))
 
 
 class GuardQuestions:

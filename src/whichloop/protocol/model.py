@@ -125,9 +125,14 @@ Asks = Callable[[Request], AsyncGenerator[Chunk, None]]
 class ModelAround(WrappedModel):
     """A model around another that treats replies alike, whether they are asked for whole or in pieces; override `chunks`."""
 
+    def __init__(self, model: Model, change: Callable[[Request], Request] | None = None) -> None:
+        """`change`: makes of a request the one that the model within gets."""
+        super().__init__(model)
+        self._change = change
+
     def chunks(self, request: Request, ask: Asks) -> AsyncGenerator[Chunk, None]:
         """Yield the reply in pieces; the last chunk holds it whole. `ask`: asks the model within, as this one was asked."""
-        return ask(request)
+        return ask(request if self._change is None else self._change(request))
 
     async def complete(self, request: Request) -> Reply:
         return await whole_reply(self.chunks(request, self.ask_whole))
