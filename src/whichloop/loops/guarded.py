@@ -112,9 +112,8 @@ class Guarded(WrappedLoop):
         try:
             names = await guard.needed_tools(tools) if self.tools == "needed" else tools.names
             guarded_tools = GuardedToolbox(tools, names, label, guard, asks=self.writes == "confirmed")
-            return await self.loop.run(
-                query, guarded_tools, ModelAround(model, partial(announced, label=label)) if label else model, observer
-            )
+            marked_model = ModelAround(model, partial(announced, label=label)) if label else model
+            return await self.loop.run(query, guarded_tools, marked_model, observer)
         except GuardFailed as failed:
             is_full = isinstance(failed.error, ContextOverflow)
             stop = StopReason.CONTEXT_OVERFLOW if is_full else StopReason.PROVIDER_ERROR

@@ -43,8 +43,7 @@ class Microcompact(WrappedLoop):
 
 def compacted(request: Request, keep: int) -> Request:
     """Return a request without its older results."""
-    system = [message for message in request.messages[:1] if message.role == "system"]
-    first = len(system) + request.examples  # demonstrations are not part of the conversation
+    first = request.demonstrations.stop  # they are not part of the conversation
     task = request.messages[first:]
     replies = [place for place, message in enumerate(task) if message.role == "assistant"]
     seen = max(replies, default=0)  # the model has not seen what comes after it

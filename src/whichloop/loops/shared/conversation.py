@@ -86,8 +86,7 @@ class ConversationModel(ModelAround):
             self.tokens = reply.usage if self.tokens is None else self.tokens + reply.usage
 
     def _with_earlier_turns(self, request: Request) -> Request:
-        messages = request.messages
-        place = request.examples + (1 if messages and messages[0].role == "system" else 0)
+        messages, place = request.messages, request.demonstrations.stop
         if format_name := getattr(request.codec, "grows_as", ""):
             self.last_sent = format_name, messages[place:]
         if not self._turns or request.role in UNTOLD:
