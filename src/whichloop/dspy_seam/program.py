@@ -77,8 +77,9 @@ class LoopProgram(dspy.Module):
             raise ValueError(f"loop {loop.name}: its prompts cannot be changed: it has no predictors and with_predictors")
         own: Optimizable = loop
         run = runner or over_tools(Toolbox(tools), schema)
-        self._own = lambda: own.predictors
-        self._run = lambda *asked: run(loop, *asked)  # functions: copies of a program share loop and runner
+        self._own: Callable[[], Program] = lambda: own.predictors
+        # Functions, so that all copies of a program share loop and runner.
+        self._run: Callable[..., ProgramResult] = lambda *asked: run(loop, *asked)
         for name, prompt in loop.predictors.items():
             predictor = dspy.Predict(_signature(name, prompt))
             predictor.demos = [dspy.Example(dict(demo)) for demo in prompt.demos]

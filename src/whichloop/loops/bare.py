@@ -267,8 +267,7 @@ class Bare(ToolSettings, TakesProgram, RunsSync):
         The list of tools follows either, and the schema of the query's answer if it has one.
         """
         text = FORMATS[self.decision_format].task if self.instructions == INSTRUCTIONS else self.instructions or ""
-        own = {DECIDE: own_prompt(text, "reply")}
-        return merged(own, self.program) if self.program else own
+        return merged({DECIDE: own_prompt(text, "reply")}, self.program)
 
     def with_step_limit(self, tool_steps: int) -> Self:
         return replace(self, max_steps=tool_steps + 1)

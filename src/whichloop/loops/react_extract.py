@@ -94,8 +94,7 @@ class ReactExtract(ToolSettings, TakesProgram, RunsSync):
     @property
     def predictors(self) -> Program:
         """`react` and, where it is on, `extract`; the list of tools and the answer's fields are added to them in any case."""
-        own = _OWN if self.extract else {"react": _OWN["react"]}
-        return merged(own, self.program) if self.program else own
+        return merged(_OWN if self.extract else {"react": _OWN["react"]}, self.program)
 
     def with_step_limit(self, tool_steps: int) -> Self:
         return replace(self, max_iterations=tool_steps + 1)

@@ -108,8 +108,7 @@ class Finish(ToolSettings, TakesProgram, RunsSync):
     @property
     def predictors(self) -> Program:
         """`decide`: the system text. The tools are described in the request itself."""
-        own = {DECIDE: own_prompt(self.system_prompt or "", "reply")}
-        return merged(own, self.program) if self.program else own
+        return merged({DECIDE: own_prompt(self.system_prompt or "", "reply")}, self.program)
 
     def with_step_limit(self, tool_steps: int) -> Self:
         return replace(self, max_steps=tool_steps + 1)

@@ -50,7 +50,7 @@ PREDICTORS: Mapping[str, tuple[str, str]] = {
 def program_of(changed: Program | None) -> Program:
     """Return all predictors. `changed`: those that replace the design's own. Raises ValueError for an unknown name."""
     own = {name: own_prompt(PROMPTS[text], output) for name, (text, output) in PREDICTORS.items()}
-    return merged(own, changed or {})
+    return merged(own, changed)
 
 
 def predictors_of(changed: Program | None) -> Mapping[str, Predictor]:

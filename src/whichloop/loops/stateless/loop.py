@@ -358,7 +358,7 @@ class Stateless(AgentOptions, ManagerOptions, TakesProgram, RunsSync):
         }
         found = _predictors_of(_default_agent(self))
         own = {name: prompt_of(found[name].signature) for name, used in used_by_name.items() if used}
-        return merged(own, self.program) if self.program else own
+        return merged(own, self.program)
 
     def with_step_limit(self, tool_steps: int) -> Self:
         return replace(self, max_iterations=tool_steps + 1)
