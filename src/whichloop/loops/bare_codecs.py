@@ -52,7 +52,6 @@ class BareCodec:
             {"type": "object", "properties": {"final_answer": {}}, "required": ["final_answer"]},
         ]
     }
-    """JSON schema of a reply."""
     task: ClassVar[str] = TASK
     """What the model should do, free of the format."""
     typed: ClassVar[str] = 'The value of "final_answer" must follow this JSON schema: '

@@ -89,7 +89,6 @@ class ToolRegistry:
 
 
 registry = ToolRegistry()
-"""The default registry of `run_agent`."""
 
 
 def mock_llm(history: History, step: int) -> str:

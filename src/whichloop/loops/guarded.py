@@ -28,7 +28,7 @@ from whichloop.protocol.tools import Toolbox, ToolboxAround
 from whichloop.protocol.values import render_value
 
 from .shared.boundary import bounded
-from .shared.json_codec import TEXT, TEXTS, Data, JsonCodec, object_of, read_text, read_texts
+from .shared.json_codec import TEXT, TEXTS, Data, JsonCodec, object_of, read_flag, read_text, read_texts
 from .shared.option_checks import checked_options
 
 ATTEMPTS = 3
@@ -40,12 +40,6 @@ def _needed(data: Data) -> Understanding:
     if not isinstance(data.get("tools"), list):
         raise WireError('"tools" must be a list of names')
     return Understanding(read_text(data, "intent"), read_texts(data, "tools"))
-
-
-def _confirmed(data: Data) -> Completion:
-    if not isinstance(data.get("confirmed"), bool):
-        raise WireError('"confirmed" must be true or false')
-    return Completion(data["confirmed"], read_text(data, "reason", ""))
 
 
 NEEDED = JsonCodec(
@@ -69,7 +63,7 @@ CONFIRM = JsonCodec(
 An assistant wants to make a call that may change something. You are shown the task that it was given and the call, nothing else. \
 Confirm the call if the task asks for it or needs it; refuse one that whoever gave the task would not expect.
 Reply with one JSON object and nothing else: {"confirmed": true or false, "reason": "why"}""",
-    _confirmed,
+    lambda data: Completion(read_flag(data, "confirmed"), read_text(data, "reason", "")),
     lambda move: {"confirmed": move.done, "reason": move.reason},
     asks_about_task=True,
 )

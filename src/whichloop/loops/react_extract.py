@@ -202,7 +202,6 @@ class _Course:
     """One for each iteration that the prompt shows."""
     steps: int = 0
     overflows: int = 0
-    """How often the context has overflowed."""
 
     def add(self, parts: Mapping[str, Any], shown: str) -> None:
         """Add an iteration of these parts. `shown`: the last one as the prompt shows it."""

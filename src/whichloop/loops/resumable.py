@@ -56,7 +56,6 @@ GIVEN_UP = f"no result came in time, {DECIDE}"
 RAISED = f"the tool raised {{error}}, {DECIDE}"
 UNFIT = "the arguments that were given to {tool} do not fit: {problem}"
 NOT_CALLED = NEVER_RAN | {"NotConfirmed", REJECTED}
-"""Errors of a toolbox that has not called the tool."""
 
 
 class ApprovalRequired(StopRun):
@@ -179,14 +178,9 @@ class Replay(RelayingObserver):
             raise self.ids.failure.stopped_by(BudgetExceeded(used_up))
         await self.keep("asked", scope=request.scope, input_tokens=estimate_input(request))
 
-    async def keep_reply(self, request: Request, reply: Reply) -> None:
-        await self.keep("reply", scope=request.scope, request=digest(request.as_dict()), reply=asdict(reply))
-
-    async def failed(self, request: Request, error: ModelError | asyncio.CancelledError) -> ModelError:
-        """Keep what the model has failed with, and return it. Raises the CancelledError itself if somebody cancels the run."""
-        failure = failure_of_model(error)
-        await self.keep("failure", scope=request.scope, request=digest(request.as_dict()), failure=failure_entry(failure))
-        return failure
+    async def received(self, kind: str, request: Request, came: Entry) -> None:
+        """Keep what has come of a request, a `reply` or a `failure`."""
+        await self.keep(kind, scope=request.scope, request=digest(request.as_dict()), **{kind: came})
 
     # --- the tools ---
 
@@ -221,13 +215,14 @@ class ReplayedModel(ModelAround):
                     text += chunk.text
                     if chunk.reply is not None:
                         reply = chunk.reply
-                        await self._replay.keep_reply(request, reply)
+                        await self._replay.received("reply", request, asdict(reply))
                     yield chunk
         except (ModelError, asyncio.CancelledError) as error:
-            failure = await self._replay.failed(request, error)
+            failure = failure_of_model(error)
+            await self._replay.received("failure", request, failure_entry(failure))
             raise failure from failure.__cause__
         if reply is None:
-            await self._replay.keep_reply(request, Reply(text, finish_reason="other"))
+            await self._replay.received("reply", request, asdict(Reply(text, finish_reason="other")))
 
 
 class ReplayedToolbox(ToolboxAround):
@@ -237,7 +232,6 @@ class ReplayedToolbox(ToolboxAround):
         super().__init__(within)
         self._replay, self._checkpoint = replay, replay.checkpoint
         self._under_way = 0
-        """The number of calls that are being made."""
         self._none_under_way = asyncio.Event()
         self._is_stopping = False
 

@@ -72,10 +72,8 @@ class Step:
     response: Reply
     tool_calls: list[ToolCall]
     tool_results: list[ToolResult]
-    """Results in the order of the calls."""
     _run: Run = field(repr=False)
     finished: bool = False
-    """Whether `finish` has been called."""
     answer: Any = None
     """The validated answer that `finish` was called with."""
 
@@ -122,7 +120,6 @@ class StreamChunk:
     partial: Any = None
     """The answer as far as it is known, while `__finish__` is being written: Partial[T], or a dict under a JSON schema."""
     tool_call: CallDelta | None = None
-    """Another call, as far as it is known."""
     done: bool = False
     """True for the last chunk of a model call."""
 

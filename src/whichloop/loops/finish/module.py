@@ -39,7 +39,6 @@ from .state import History, Run, Unfinished, as_tool, message_of, refuse_reserve
 from .xml_output import input_xml
 
 MAX_DEPTH = 3
-"""How deep branches may be nested."""
 
 
 class UnfinishedError(Exception):
@@ -60,7 +59,6 @@ class _ModuleCall:
     parent: _ModuleCall | None
     event_loop: asyncio.AbstractEventLoop
     branches: Counter[str] = field(default_factory=Counter)
-    """Branches begun, by name."""
     running: set[asyncio.Task[Any]] = field(default_factory=set)
     """Tasks that branches run in."""
     is_over: bool = False

@@ -83,7 +83,6 @@ class Run:
     max_tokens: int | None
     scope: str = ""
     counter: int = 0
-    """Steps so far."""
     failures: int = 0
     """Replies in a row without valid `__finish__` or executed tool."""
     last: Unfinished = Unfinished()

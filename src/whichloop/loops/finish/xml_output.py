@@ -135,7 +135,6 @@ def shape_of(options: list[Mapping[str, Any]]) -> Mapping[str, Any]:
 # --- reading ---
 
 MAX_DEPTH = 100
-"""How deep elements may be nested."""
 _ATTRIBUTES = r"""(?:\s(?:"[^"<]*"|'[^'<]*'|[^<>"'/]|/(?!>))*)?"""
 """No attribute has a `<` (XML 1.0, section 3.1), so that none is read twice. Not possessive: CPython 3.11.2 gets `*+` wrong."""
 _ENTITY = re.compile(r"&(?:(amp|lt|gt|quot|apos)|#(\d{1,7})|#x([0-9a-fA-F]{1,6}));")

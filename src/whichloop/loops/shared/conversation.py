@@ -57,7 +57,6 @@ class ConversationModel(ModelAround):
         """Replies whose tokens nobody has told, those that broke off among them."""
         self.tokens: Usage | None = None
         self.failure: ModelError | None = None
-        """The last failure of the model."""
 
     async def chunks(self, request: Request, ask: Asks) -> AsyncGenerator[Chunk, None]:
         self._failure.check_request()

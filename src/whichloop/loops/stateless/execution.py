@@ -21,7 +21,6 @@ from .state import ManagerOptions, ToolCall, ToolResult, stored_value
 logger = logger_of(__name__)
 
 MAX_WORKERS = 5
-"""Calls in flight at once."""
 _NOT_FOUND = re.compile(r"\bnot found\b|\b(?:no|0)\b[^.\n]{0,200}\bfound\b")
 Description = dict[str, Any]
 """`{"name", "description", "parameters"}`; the form of the parameters is the registry's own affair (row S0-65)."""

@@ -21,7 +21,6 @@ from .state import ErrorRecoveryStrategy, ReasoningOutput, ToolCall, json_copy
 ACT_CONFIDENCE = 0.8
 """Confidence rendered with calls: the format demands one, and an Act has none."""
 MAX_CALLS = 100
-"""Calls that one decision may hold."""
 
 
 class AgentReasonerSignature(dspy.Signature):

@@ -75,7 +75,6 @@ class HistorySummary(BaseModel):
     summary: str
     key_points: list[str]
     last_iteration: int
-    """The last iteration that it covers."""
 
     @property
     def text(self) -> str:
@@ -121,7 +120,6 @@ class ActionDecision(BaseModel):
     answer: str | None = None
     """The answer that the final response states, without points and confidence under it; None: there is no such part."""
     error: str | None = None
-    """What the exception behind `error_kind` says."""
 
 
 class ConversationEntry(BaseModel):
