@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from whichloop.protocol.chat import Message, Reply
 from whichloop.protocol.events import SILENT, Observer
@@ -89,9 +89,7 @@ class Guarded(WrappedLoop):
     writes: Literal["free", "confirmed"] = "free"
     """confirmed: before a tool runs that may write, the model is asked whether the task asks for the call; it sees nothing else."""
 
-    @property
-    def name(self) -> str:
-        return "guarded"
+    name: ClassVar[str] = "guarded"
 
     @property
     def stops(self) -> frozenset[StopReason]:

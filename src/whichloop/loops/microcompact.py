@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from whichloop.loops.shared.boundary import bounded
 from whichloop.loops.shared.option_checks import at_least, checked_options
@@ -32,9 +32,7 @@ class Microcompact(WrappedLoop):
     keep: int = at_least(1, 3)
     """How many results stay whole, the latest ones; those since the model's last reply stay in any case."""
 
-    @property
-    def name(self) -> str:
-        return "microcompact"
+    name: ClassVar[str] = "microcompact"
 
     @bounded
     async def run(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:

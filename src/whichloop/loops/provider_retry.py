@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
+from typing import ClassVar
 
 from whichloop.loops.shared.boundary import bounded
 from whichloop.loops.shared.option_checks import at_least, checked_options
@@ -38,13 +39,11 @@ class ProviderRetry(WrappedLoop):
     A wait that the provider asks for (Retry-After) comes first; one of more than 60 seconds ends the request at once.
     """
 
+    name: ClassVar[str] = "provider_retry"
+
     def __post_init__(self) -> None:
         if isinstance(self.loop, type) or not isinstance(self.loop, Loop):
             raise TypeError(f"loop: give a loop, such as Finish(), not {self.loop!r}")
-
-    @property
-    def name(self) -> str:
-        return "provider_retry"
 
     @property
     def provider_attempts(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from whichloop.loops.shared.boundary import bounded
 from whichloop.loops.shared.option_checks import at_least, checked_options
@@ -32,13 +32,11 @@ class RepeatGuard(WrappedLoop):
     stop_at: int | None = None
     """The number of equal calls of which the last ends the run instead of being made; None only warns."""
 
+    name: ClassVar[str] = "repeat_guard"
+
     def __post_init__(self) -> None:
         if self.stop_at is not None and self.stop_at < self.warn_at:
             raise ValueError(f"stop_at must be at least warn_at ({self.warn_at}) or None, not {self.stop_at}")
-
-    @property
-    def name(self) -> str:
-        return "repeat_guard"
 
     @property
     def stops(self) -> frozenset[StopReason]:

@@ -128,12 +128,11 @@ class RequestFailed(_OfRequest):
 class CallInvalid(RunEvent):
     """The model asked for a tool that there is not, or with arguments that it does not take.
 
-    What follows is the design's: it tells the model, or calls the tool all the same, as `bare` does without `check_types`. Of a
-    tool that there is not, no event says more.
+    What follows is the design's: it tells the model, or calls the tool all the same, as `bare` does without `check_types`.
     """
 
-    request: int | None
-    """Number of the request whose reply holds the call; None for a call that a loop makes without having read it in a reply."""
+    request: int
+    """Number of the request whose reply holds the call."""
     call: ToolCall
     error_type: str
     """UnknownTool or InvalidArguments."""
@@ -186,17 +185,15 @@ class ApprovalDecided(RunEvent):
 
 @dataclass(frozen=True, slots=True)
 class ToolStarted(RunEvent):
-    """A design makes a call of a tool that there is. Whether the tool ran is known when it is finished."""
+    """A design makes a call. Whether there is such a tool, and whether it ran, is known when it is finished."""
 
     number: int
     """0-based, in the order of the calls of a run."""
     call: ToolCall
     """As the model wrote it, or a person who changed its arguments."""
-    arguments: Mapping[str, Any]
-    """The JSON form of what the tool gets: converted, and with its defaults."""
 
     def _shown(self) -> dict[str, Any]:
-        return {"call": self.number, **_called(self.call, self.arguments)}
+        return {"call": self.number, **_called(self.call, self.call.arguments)}
 
 
 @dataclass(frozen=True, slots=True)

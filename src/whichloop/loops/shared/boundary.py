@@ -23,11 +23,12 @@ from whichloop.protocol.chat import CallDelta, Chunk, Reply, reply_of_pieces, wh
 from whichloop.protocol.events import SILENT, EventOf, Observer, RunEvent
 from whichloop.protocol.loop import Loop
 from whichloop.protocol.model import Asks, Model, ModelAround, ModelError, Request, whole_reply
-from whichloop.protocol.moves import Act, WireError
+from whichloop.protocol.moves import WireError
 from whichloop.protocol.outcome import AnswerT, Outcome, Query, StopReason
 from whichloop.protocol.tool_calls import Observation, ToolCall
 from whichloop.protocol.tools import Toolbox, ToolboxAround
-from whichloop.protocol.values import ToolArgumentError, argument_json, own_copy
+from whichloop.protocol.values import ToolArgumentError, own_copy
+from whichloop.protocol.wire import calls_in
 
 from .call_ids import CallIds, RunFailed, as_asked, ids_of
 from .conversation import ConversationModel, RecordedToolbox, messages_after, usage_of
@@ -36,10 +37,12 @@ from .conversation import ConversationModel, RecordedToolbox, messages_after, us
 class RelayingObserver(Observer):
     """Passes events and notes on to a product's observer; a loop that gets it does not tell the same again."""
 
-    def __init__(self, observer: Observer, ids: CallIds) -> None:
+    def __init__(self, observer: Observer, ids: CallIds, *, only_answers: bool = False) -> None:
+        """`only_answers`: for a loop within another, the outermost of which does all that is done once for a run."""
         self.observer = observer
         self.ids = ids
         self.streams = observer.streams
+        self.only_answers = only_answers
 
     def on_event(self, event: EventOf[Any]) -> None:
         """Raises RunFailed for what the observer raises."""
@@ -50,17 +53,8 @@ class RelayingObserver(Observer):
         """Raises as `on_event` does."""
         with self.ids.failure.noticed():
             self.observer.note(kind, **data)
-            self.observer.on_event(events.LoopNote(kind, data))
-
-
-class InnerObserver(RelayingObserver):
-    """What a loop within another gets: the outermost does all that is done once for a run."""
-
-    only_answers = True
-
-    def note(self, kind: str, **data: Any) -> None:
-        with self.ids.failure.noticed():
-            self.observer.note(kind, **data)
+            if not self.only_answers:
+                self.observer.on_event(events.LoopNote(kind, data))
 
 
 class WatchedModel(ModelAround):
@@ -72,8 +66,6 @@ class WatchedModel(ModelAround):
         self._tools = tools
         self._watching = watching
         self._numbers = count()
-        self.invalid: set[str] = set()
-        """Ids of the calls that were told as invalid and not made yet."""
 
     async def complete(self, request: Request) -> Reply:
         streams = self._watching.streams and self.capabilities.streaming
@@ -124,9 +116,8 @@ class WatchedModel(ModelAround):
         except WireError as error:
             tell(events.ReplyUnreadable(number, request, str(error)))
             return
-        for call in self._watching.ids.coming(move.calls) if isinstance(move, Act) else ():
+        for call in self._watching.ids.coming(calls_in(move)):
             if problem := problem_of(call, self._tools):
-                self.invalid.add(call.call_id)
                 tell(events.CallInvalid(number, call, *problem))
 
 
@@ -160,24 +151,14 @@ class _AnswerSoFar:
 class WatchedToolbox(ToolboxAround):
     """A toolbox whose calls and results are told."""
 
-    def __init__(self, within: Toolbox, watching: RelayingObserver, model: WatchedModel) -> None:
-        """`model`: that of the same run, which tells of calls that it asks for and that cannot be made."""
+    def __init__(self, within: Toolbox, watching: RelayingObserver) -> None:
         super().__init__(within)
         self._watching = watching
-        self._model = model
         self._numbers = count()
 
     async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
-        named = self._watching.ids.named(call)
-        was_told = named.call_id in self._model.invalid
-        self._model.invalid.discard(named.call_id)
-        problem = problem_of(named, self.within) if named.name not in self else None
-        if problem is not None:
-            if not was_told:
-                self._watching.on_event(events.CallInvalid(None, named, *problem))
-            return as_asked(await self.within.call(named, validate=validate), call)
-        number = next(self._numbers)
-        self._watching.on_event(events.ToolStarted(number, named, shown_arguments(named, self.within)))
+        named, number = self._watching.ids.named(call), next(self._numbers)
+        self._watching.on_event(events.ToolStarted(number, named))
         seen = await self.within.call(named, validate=validate)
         with contextlib.suppress(RunFailed):  # raised again once the result is recorded: the tool has acted
             self._watching.on_event(events.ToolFinished(number, named, seen))
@@ -257,7 +238,7 @@ async def watched(run: Run, query: Query[Any], tools: Toolbox, model: Model, obs
     started = time.perf_counter()
     try:
         with ids.failure.leaving():
-            finished = await run(query, WatchedToolbox(tools, watching, watched_model), watched_model, watching)
+            finished = await run(query, WatchedToolbox(tools, watching), watched_model, watching)
         outcome = finished
         return finished
     except BaseException as raised:  # a budget, a cancellation, a bug: told, and raised again
@@ -272,7 +253,7 @@ async def conversed(run: Run, query: Query[AnswerT], tools: Toolbox, model: Mode
     ids = ids_of(observer, query)
     recorded, conversation = RecordedToolbox(tools, ids), ConversationModel(model, query.history or (), ids.failure)
     with ids.failure.leaving():
-        inner_outcome = await run(query.for_design, recorded, conversation, InnerObserver(observer, ids))
+        inner_outcome = await run(query.for_design, recorded, conversation, RelayingObserver(observer, ids, only_answers=True))
     if inner_outcome.stop in (StopReason.PROVIDER_ERROR, StopReason.CONTEXT_OVERFLOW) and conversation.failure is not None:
         inner_outcome = replace(inner_outcome, details={"exception": conversation.failure, **inner_outcome.details})
     outcome = answered(query, inner_outcome)
@@ -375,11 +356,3 @@ def received_values(call: ToolCall, tools: Toolbox) -> dict[str, Any]:
     for name, value in bound.arguments.items():
         received.update(value if signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD else {name: value})
     return received
-
-
-def shown_arguments(call: ToolCall, tools: Toolbox) -> dict[str, Any]:
-    """Return the JSON form of what the tool's function gets; what was written, where that has none."""
-    try:
-        return {name: argument_json(value) for name, value in received_values(call, tools).items()}
-    except Exception:  # of the tool's types, or a call that lacks an argument
-        return dict(call.arguments)
