@@ -63,14 +63,13 @@ To end with your answer: {{"final_answer": "the answer"}}
 {OBSERVATIONS}"""
 
     def render(self, move: Move) -> Reply:
-        return read_back(self, move, lambda: Reply(_EXACT.encode(self._data(move))))
-
-    def _data(self, move: Move) -> dict[str, Any]:
         if isinstance(move, Act):
             call = _only_call(move)
-            return {"thought": move.thought, "tool_name": call.name, "arguments": call.arguments}
-        answer = _answer(move)
-        return ({"thought": answer.thought} if answer.thought else {}) | {"final_answer": answer.value}
+            data = {"thought": move.thought, "tool_name": call.name, "arguments": call.arguments}
+        else:
+            answer = _answer(move)
+            data = ({"thought": answer.thought} if answer.thought else {}) | {"final_answer": answer.value}
+        return read_back(self, move, lambda: Reply(_EXACT.encode(data)))
 
     def answer_so_far(self, text: str, calls: Mapping[str, str]) -> str:
         return json_text(text, "final_answer")

@@ -199,7 +199,7 @@ def test_a_history_may_be_edited_and_trimmed_and_what_is_mended_is_said_once(cap
 ENTRIES = st.one_of(
     st.builds(
         lambda role, text: {"role": role, "content": text},
-        st.sampled_from(["user", "system", "assistant", "odd"]),
+        st.sampled_from(["user", "system", "assistant"]),
         st.text(max_size=3),
     ),
     st.builds(lambda name: {"role": "tool", "content": "r", "tool_call_id": name}, st.sampled_from(["id_search", "b", ""])),
@@ -211,7 +211,7 @@ ENTRIES = st.one_of(
         },
         st.lists(st.sampled_from(["id_search", "b", ""]), max_size=3),
     ),
-    st.sampled_from([{}, None, 3, "text", Message("user", "m"), {"role": "assistant", "tool_calls": [3]}]),
+    st.just(Message("user", "m")),
 )
 
 

@@ -197,10 +197,7 @@ class ToolContextManager:
         Raises OSError if the directory cannot be written.
         """
         data = {"tool": tool_name, "args": dict(args), "result": render_value(result), "task_id": task_id, "query_id": query_id}
-        try:
-            text = json.dumps(data, default=render_value)
-        except (TypeError, ValueError, RecursionError):
-            text = json.dumps(data | {"args": {"arguments": render_value(args)}})
+        text = json.dumps(data, default=render_value)
         group = sha256(query_id)[:16]
         number = len(self.pointers_for(query_id)) + 1
         while not self._put(group, f"{group}/{number:06d}", text):
