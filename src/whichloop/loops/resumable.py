@@ -20,7 +20,7 @@ from whichloop.protocol.chat import Chunk, Message, Reply, whole_pieces
 from whichloop.protocol.events import SILENT, ApprovalAsked, ApprovalDecided, Observer
 from whichloop.protocol.json_text import digest
 from whichloop.protocol.loop import WrappedLoop
-from whichloop.protocol.model import Asks, Model, ModelAround, ModelError, Request, estimate_input
+from whichloop.protocol.model import Asks, Model, ModelAround, ModelError, ProviderError, Request, estimate_input
 from whichloop.protocol.outcome import AnswerT, Budget, Outcome, Query
 from whichloop.protocol.redact import logger_of, redact
 from whichloop.protocol.tool_calls import NEVER_RAN, BudgetExceeded, CallId, Observation, StopRun, ToolCall
@@ -208,21 +208,19 @@ class ReplayedModel(ModelAround):
             yield Chunk(reply=reply)
             return
         await self._replay.ask(request)
-        text = ""
         try:
             async with contextlib.aclosing(ask(request)) as chunks:
                 async for chunk in chunks:
-                    text += chunk.text
                     if chunk.reply is not None:
                         reply = chunk.reply
                         await self._replay.received("reply", request, asdict(reply))
                     yield chunk
+            if reply is None:
+                raise ProviderError("the stream ended without a reply", "server")
         except (ModelError, asyncio.CancelledError) as error:
             failure = failure_of_model(error)
             await self._replay.received("failure", request, failure_entry(failure))
             raise failure from failure.__cause__
-        if reply is None:
-            await self._replay.received("reply", request, asdict(Reply(text, finish_reason="other")))
 
 
 class ReplayedToolbox(ToolboxAround):

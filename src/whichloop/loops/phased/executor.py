@@ -53,8 +53,6 @@ class RunEnd:
     def checkpoint(self) -> None:
         """Raise CancelledError or the cause once the run is over."""
         checkpoint(self.token)
-        if isinstance(self.cause, asyncio.CancelledError):
-            raise asyncio.CancelledError(*self.cause.args)
         if self.cause is not None:
             raise self.cause
 

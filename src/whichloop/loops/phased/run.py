@@ -4,13 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from itertools import chain, count
 from typing import TYPE_CHECKING, Any
 
 from whichloop.loops.shared.json_codec import read_texts
-from whichloop.protocol import ContextOverflow, Model, ModelError, Observer, Outcome, Query, Reply, Request, StopReason, Toolbox
+from whichloop.protocol import (
+    Chunk,
+    ContextOverflow,
+    Model,
+    ModelError,
+    Observer,
+    Outcome,
+    Query,
+    Reply,
+    Request,
+    StopReason,
+    Toolbox,
+)
 from whichloop.protocol.cancellation import is_being_cancelled, stop_tasks
+from whichloop.protocol.model import whole_reply
 from whichloop.protocol.moves import PlanTask, Tasks, Understanding, WireError
 from whichloop.protocol.redact import logger_of
 from whichloop.protocol.values import cap
@@ -217,7 +230,7 @@ class PhasedRun:
         if wanted and not self.chosen:
             self._note_unreadable(WireError(f'"contexts" holds no label of a result; they are {", ".join(calls)}'))
             self.chosen = list(calls)
-        return [f"{calls[label]}:\n{self._whole(calls[label])}" for label in self.chosen]
+        return [f"{calls[label]}:\n{cap(calls[label].output or '', calls[label].max_chars)}" for label in self.chosen]
 
     # --- a task of a round ---
 
@@ -313,14 +326,6 @@ class PhasedRun:
         """All calls that gave a result."""
         return [call for task in self.tasks for call in task.calls(TaskStatus.COMPLETED)]
 
-    def _whole(self, call: ToolCallStatus) -> str:
-        """Return what the answer reads of a kept result; with another store, or a disk that fails, only the call has it."""
-        try:
-            text = self.contexts.load([call.pointer or ""])[0].result
-        except (KeyError, OSError, ValueError):  # unknown; unreadable; damaged
-            text = call.output or ""
-        return cap(text, call.max_chars)
-
     # --- asking and telling ---
 
     async def _ask(self, name: str, codec: Any, text: str, scope: str = "", streams: bool = False) -> Asked:
@@ -339,13 +344,14 @@ class PhasedRun:
     async def _streamed(self, request: Request) -> Reply:
         """Return the model's reply, and tell its pieces as they come."""
         self.ending.checkpoint()
-        text, reply = "", None
-        async for chunk in self.model.stream(request):
-            text += chunk.text
-            reply = chunk.reply or reply
-            if chunk.text:
-                notify(self.callbacks.on_answer_stream, chunk.text)
-        return reply or Reply(text)
+
+        async def told() -> AsyncGenerator[Chunk, None]:
+            async for chunk in self.model.stream(request):
+                if chunk.text:
+                    notify(self.callbacks.on_answer_stream, chunk.text)
+                yield chunk
+
+        return await whole_reply(told())
 
     def _enter(self, phase: Phase) -> None:
         """Go over to a phase. Raises CancelledError once the token is set."""

@@ -19,7 +19,7 @@ from typing import Any, TypeVar, cast
 
 from whichloop.protocol import events
 from whichloop.protocol.cancellation import failure_of_model, stop_tasks
-from whichloop.protocol.chat import CallDelta, Chunk, Reply, reply_of_pieces, whole_pieces
+from whichloop.protocol.chat import CallDelta, Chunk, Reply, reply_of_pieces
 from whichloop.protocol.events import SILENT, EventOf, Observer, RunEvent
 from whichloop.protocol.loop import Loop
 from whichloop.protocol.model import Asks, Model, ModelAround, ModelError, Request, whole_reply
@@ -76,34 +76,21 @@ class WatchedModel(ModelAround):
         tell(events.RequestStarted(number, request))
         started = time.perf_counter()
         is_told = self._watching.streams and ask != self.ask_whole
-        text, has_calls, whole = "", False, False
         answer = _AnswerSoFar(request)
         try:
             async with contextlib.aclosing(ask(request)) as chunks:
                 async for chunk in chunks:
-                    text += chunk.text
-                    if is_told:
-                        told = [chunk] if chunk.text or chunk.call is not None else []
-                        if not told and chunk.reply is not None and not text and not has_calls:
-                            told = whole_pieces(chunk.reply)  # it comes whole: one piece of text and one of each call
-                        for piece in told:
-                            tell(events.ReplyChunk(number, request, piece))
-                        if added := answer.add(chunk):
-                            tell(events.AnswerChunk(number, added))
-                    has_calls = has_calls or chunk.call is not None
+                    if is_told and (chunk.text or chunk.call is not None):
+                        tell(events.ReplyChunk(number, request, chunk))
+                    if is_told and (added := answer.add(chunk)):
+                        tell(events.AnswerChunk(number, added))
                     if chunk.reply is not None:
-                        whole = True
                         self._received(number, request, chunk.reply, started)
                     yield chunk
         except (ModelError, asyncio.CancelledError) as error:
             failure = failure_of_model(error)
             tell(events.RequestFailed(number, request, failure, time.perf_counter() - started))
             raise failure from failure.__cause__
-        except GeneratorExit:
-            if not whole:  # the loop has read enough
-                part = Reply(text, finish_reason="other")
-                tell(events.ReplyReceived(number, request, part, time.perf_counter() - started))
-            raise
 
     def _received(self, number: int, request: Request, reply: Reply, started: float) -> None:
         """Tell of a reply, and of what is wrong with it wherever its design notices that."""
