@@ -7,7 +7,6 @@ crosses it is what a provider would see, and in the body's `metadata` the names 
 from __future__ import annotations
 
 import contextlib
-import copy
 import itertools
 import json
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -117,14 +116,11 @@ class _Behind(WrappedModel):
 class _Telling(HttpClient):
     """A client whose bodies hold further fields, which `told` makes of a request."""
 
-    def __init__(self, dialect: Any, provider: str, url: str, told: Any) -> None:
-        super().__init__(dialect, provider, "scripted", url, LOCAL)
-        self._told = told
+    told: Any
 
     async def _written(self, request: Request, *, stream: bool) -> Any:
         sent, *rest = await super()._written(request, stream=stream)
-        sent = copy.copy(sent)
-        sent.body = json.dumps(json.loads(sent.body) | self._told(request)).encode()
+        sent.body = json.dumps(json.loads(sent.body) | self.told(request)).encode()
         return sent, *rest
 
 
@@ -138,11 +134,9 @@ class OverHttp:
         self._behind = behind
         self._field = FIELDS.get(wire, "metadata")
         provider, writer = WRITERS[wire]
-        self._client = ClientModel(
-            "openai/scripted",
-            _Telling(lambda: writer(api_key=LOCAL_KEY, base_url=url, transport=object()), provider, url, self._metadata),
-            Capabilities(response_schema=True),
-        )
+        client = _Telling(lambda: writer(api_key=LOCAL_KEY, base_url=url, transport=object()), provider, "scripted", url, LOCAL)
+        client.told = self._metadata
+        self._client = ClientModel("openai/scripted", client, Capabilities(response_schema=True))
 
     @property
     def capabilities(self) -> Capabilities:

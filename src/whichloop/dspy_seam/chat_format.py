@@ -239,9 +239,6 @@ class SignatureCodec(ABC):
         except AdapterParseError as error:
             raise WireError(complaint(error, self.signature)) from None
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.name})"
-
 
 def _written(value: Any, annotation: Any) -> str:
     if annotation is str:

@@ -34,7 +34,6 @@ from whichloop.protocol.moves import Act, Answer, WireError
 from whichloop.protocol.outcome import AnswerT, Outcome, Query, StopReason
 from whichloop.protocol.predictor import Predictor, own_prompt
 from whichloop.protocol.program import Program, TakesProgram, merged, repr_with_program
-from whichloop.protocol.redact import logger_of
 from whichloop.protocol.tool_calls import ToolCall
 from whichloop.protocol.tools import Tool, Toolbox
 from whichloop.protocol.values import render_value
@@ -43,8 +42,6 @@ from .bare_codecs import FORMATS, INSTRUCTIONS, BadMove, BareCodec, FieldsCodec,
 from .shared.boundary import bounded
 from .shared.call_ids import needs_approval
 from .shared.option_checks import ToolSettings, at_least, checked_options, no_option
-
-logger = logger_of(__name__)
 
 MAX_STEPS_TEXT = "Maximum steps reached without final answer"
 NOT_TAKEN = (
@@ -200,7 +197,6 @@ class Conversation:
         details: dict[str, Any] = {"history": self.history, "consecutive_errors": self.errors}
         for cause in causes:
             details["error"] = str(cause)
-            logger.info("the run ends as %s: %s", stop, cause)
         return Outcome(answer, stop, self.steps, None, details, gave_up=stop in (StopReason.MAX_STEPS, StopReason.ERROR_VALVE))
 
     def error(self, data: str, tool_name: str | None = None) -> None:

@@ -219,8 +219,6 @@ class _Course:
 
     def ended(self, answer: Any, stop: StopReason, **details: str) -> Outcome:
         """Return how the run ends."""
-        if "error" in details:
-            logger.info("the run ends as %s: %s", stop, details["error"])
         return Outcome(answer, stop, self.steps, None, {"trajectory": self.trajectory, **details})
 
 

@@ -19,7 +19,6 @@ from tests.loops.finish.helpers import BAD, FAIL, SEARCH, AnswerOutput, agent_of
 from tests.loops.helpers import Script
 from tests.rows import row
 from whichloop.loops.finish import Finish, ParseError, Step, Unfinished, UnfinishedError
-from whichloop.loops.finish import loop as finish_loop
 from whichloop.protocol import BudgetExceeded, ContextOverflow, Message, ProviderError, Reply, Role, StopReason, Tool
 
 FOUND, FAILED = '["result 1", "result 2"]', "Tool error: ValueError: x must be positive"
@@ -106,21 +105,15 @@ def test_on_step_returns_the_step_or_none(returned: bool) -> None:
 
 
 @row("S3-11", "S3-38", "B3-1", "X-1")
-def test_model_temperature_and_max_tokens_hold_from_the_next_request_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    second, resolved = Script(SEARCH, finish("second")), list[Any]()
+def test_model_temperature_and_max_tokens_hold_from_the_next_request_on() -> None:
+    first, second = Script(SEARCH), Script(SEARCH, finish("second"))
+    given = {"model": second}
 
     def on_step(step: Step) -> None:
-        assert (step.model == "provider/second") is (step.counter == 2)
-        step.model, step.temperature, step.max_tokens = "provider/second", 0.1, 50
+        assert (step.model is given) is (step.counter == 2)
+        step.model, step.temperature, step.max_tokens = given, 0.1, 50
 
-    def resolver(given: Any) -> Any:
-        resolved.append(given)
-        return second
-
-    monkeypatch.setattr(finish_loop, "resolve_model", resolver)
-    first = Script(SEARCH)
     assert run(steps(on_step=on_step, temperature=0.9), first, search).answer == "second"
-    assert resolved == ["provider/second"]  # once: it is the same from then on
     assert first.requests[0].sampling.as_dict() == {"temperature": 0.9}
     assert [request.sampling.as_dict() for request in second.requests] == [{"temperature": 0.1, "max_tokens": 50}] * 2
 

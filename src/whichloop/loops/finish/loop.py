@@ -17,7 +17,6 @@ from whichloop.protocol.moves import Codec, Role
 from whichloop.protocol.outcome import AnswerT, Outcome, Query, StopReason
 from whichloop.protocol.predictor import Predictor, own_prompt
 from whichloop.protocol.program import Program, TakesProgram, merged, repr_with_program
-from whichloop.protocol.redact import logger_of
 from whichloop.protocol.tool_calls import Observation, ToolSpec
 from whichloop.protocol.tools import Toolbox
 from whichloop.protocol.values import error_text, render_value
@@ -26,8 +25,6 @@ from .answer import DESCRIPTION, FINISH, FinishCodec, Output, ReadCall, StatedAn
 from .hooks import HookFailed, ParseError, Step, call_hook, resolve_model, streamed
 from .state import CurrentTools, History, Run, ToolResult, Unfinished
 from .xml_output import input_xml, instruction
-
-logger = logger_of(__name__)
 
 SYSTEM_PROMPT = """\
 Solve the task in the user's message. Call the tools that you are given where they help, one or several at a time, and look at \
@@ -133,7 +130,6 @@ class Finish(ToolSettings, TakesProgram, RunsSync):
             stop, error = StopReason.TERMINATED, failure.__cause__
         details: dict[str, Any] = {"history": run.history}
         if error is not None:
-            logger.info("the run ends as %s: %s: %s", stop, type(error).__name__, error_text(error))
             details |= {"error": f"{type(error).__name__}: {error_text(error)}", "exception": error}
         if stop in (StopReason.UNFINISHED, StopReason.MAX_STEPS):
             details["unfinished"] = run.last

@@ -25,7 +25,6 @@ from whichloop.protocol import (
 from whichloop.protocol.cancellation import is_being_cancelled, stop_tasks
 from whichloop.protocol.model import whole_reply
 from whichloop.protocol.moves import PlanTask, Tasks, Understanding, WireError
-from whichloop.protocol.redact import logger_of
 from whichloop.protocol.values import cap
 from whichloop.protocol.wire import read_object
 
@@ -36,8 +35,6 @@ from .state import AgentCallbacks, Phase, PhaseTask, Reflection, TaskStatus, Tas
 
 if TYPE_CHECKING:
     from .loop import Phased
-
-logger = logger_of(__name__)
 
 ANSWER_RETRIES = 2
 """How often an answer that the query's type refuses is asked for again; without a type none is refused."""
@@ -389,7 +386,6 @@ class PhasedRun:
         }
         if error is not None:
             details["error"] = str(error)
-            logger.info("the run ends as %s: %s", stop_reason, error)
         return Outcome(answer, stop_reason, self.tool_tasks, None, details)
 
 

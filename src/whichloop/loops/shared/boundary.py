@@ -25,6 +25,7 @@ from whichloop.protocol.loop import Loop
 from whichloop.protocol.model import Asks, Model, ModelAround, ModelError, Request, whole_reply
 from whichloop.protocol.moves import WireError
 from whichloop.protocol.outcome import AnswerT, Outcome, Query, StopReason
+from whichloop.protocol.redact import logger_of
 from whichloop.protocol.tool_calls import Observation, ToolCall
 from whichloop.protocol.tools import Toolbox, ToolboxAround
 from whichloop.protocol.values import ToolArgumentError, own_copy
@@ -32,6 +33,8 @@ from whichloop.protocol.wire import calls_in
 
 from .call_ids import CallIds, RunFailed, as_asked, ids_of
 from .conversation import ConversationModel, RecordedToolbox, messages_after, usage_of
+
+logger = logger_of(__name__)
 
 
 class RelayingObserver(Observer):
@@ -244,6 +247,8 @@ async def conversed(run: Run, query: Query[AnswerT], tools: Toolbox, model: Mode
     if inner_outcome.stop in (StopReason.PROVIDER_ERROR, StopReason.CONTEXT_OVERFLOW) and conversation.failure is not None:
         inner_outcome = replace(inner_outcome, details={"exception": conversation.failure, **inner_outcome.details})
     outcome = answered(query, inner_outcome)
+    if "error" in outcome.details:
+        logger.info("the run ends as %s: %s", outcome.stop, outcome.details["error"])
     messages = messages_after(query, recorded.calls.values(), outcome, inner_outcome.answer, conversation.last_sent)
     return replace(outcome, messages=messages, usage=usage_of(conversation, recorded))
 

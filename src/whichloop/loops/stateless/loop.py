@@ -283,7 +283,6 @@ def _outcome(
     }
     if error is not None:
         details["error"] = error
-        logger.info("the run ends as %s: %s", stop, error)
     confidence = state.last_confidence if stop is StopReason.FINISHED else None
     gave_up = answer is None and stop in _OWN_WORDS
     return Outcome(text if answer is None else answer, stop, state.iteration_count, confidence, details, gave_up)
