@@ -15,8 +15,8 @@ from typing import Any
 
 from dspy import lm15
 
-from whichloop.dspy_seam import ClientModel, close_local_clients
-from whichloop.dspy_seam.clients import LOCAL, LOCAL_KEY, HttpClient
+from whichloop.dspy_seam import ClientModel
+from whichloop.dspy_seam.clients import LOCAL_KEY, ConnectionPools, HttpClient
 from whichloop.models.scripted import Scripted
 from whichloop.models.scripted_calls import NATIVE
 from whichloop.models.server import ServedTrial, Server
@@ -36,6 +36,8 @@ WRITERS: dict[str, tuple[str, Any]] = {
 """Wire → the provider that it is the API of, and lm15's writer for that."""
 FIELDS = {"gemini": "labels"}
 """Wire → the field of a request that says codec, role and scope, where it is not `metadata`."""
+
+CONNECTIONS = ConnectionPools()
 
 
 class Switchboard:
@@ -78,7 +80,7 @@ async def open_switchboard(wire: str = "chat") -> AsyncIterator[Switchboard]:
         try:
             yield switchboard
         finally:
-            await close_local_clients()
+            await CONNECTIONS.aclose()
 
 
 class _Behind(WrappedModel):
@@ -134,8 +136,8 @@ class OverHttp:
         self._behind = behind
         self._field = FIELDS.get(wire, "metadata")
         provider, writer = WRITERS[wire]
-        client = _Telling(lambda: writer(api_key=LOCAL_KEY, base_url=url, transport=object()), provider, "scripted", url, LOCAL)
-        client.told = self._metadata
+        client = _Telling(lambda: writer(api_key=LOCAL_KEY, base_url=url, transport=object()), provider, "scripted", url)
+        client.told, client.connections = self._metadata, CONNECTIONS
         self._client = ClientModel("openai/scripted", client, Capabilities(response_schema=True))
 
     @property

@@ -25,7 +25,6 @@ with explained_module(__name__):
     from .chat_format import SignatureCodec as SignatureCodec
     from .chat_format import outputs_of as outputs_of
     from .chat_format import with_instructions as with_instructions
-    from .clients import close_local_clients as close_local_clients
     from .errors import model_error as model_error
     from .model import ClientModel as ClientModel
     from .model import DspyModel as DspyModel

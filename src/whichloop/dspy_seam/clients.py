@@ -101,20 +101,12 @@ class HttpClient:
 
     streams = True
 
-    def __init__(
-        self,
-        dialect: Callable[[], Any],
-        provider: str,
-        model: str,
-        url: str | None = None,
-        connections: ConnectionPools | None = None,
-    ) -> None:
+    def __init__(self, dialect: Callable[[], Any], provider: str, model: str, url: str | None = None) -> None:
         """`dialect`: gives lm15's writer of requests, with the key, which a cloud reads over the network."""
         self.provider: str | None = provider
         self.model = model
         self.url = url
-        self.connections = connections or ConnectionPools()
-        self._shares_connections = connections is not None
+        self.connections = ConnectionPools()
         self._make_dialect = dialect
         self._dialect: Any = None
         self._reading: type[Reading] = ChatReading
@@ -150,9 +142,8 @@ class HttpClient:
         yield Chunk(reply=self._read(_whole(reading), names))
 
     async def aclose(self) -> None:
-        """Close the connections of this event loop, if they are its own."""
-        if not self._shares_connections:
-            await self.connections.aclose()
+        """Close the connections of this event loop."""
+        await self.connections.aclose()
 
     def _read(self, body: Mapping[str, Any], names: ToolNames) -> Reply:
         reply = self._reading.read(body)
@@ -248,15 +239,6 @@ def _is_loopback(url: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
-
-
-LOCAL = ConnectionPools()
-"""The connections that all clients of servers on this machine share, so that each of them is cheap."""
-
-
-async def close_local_clients() -> None:
-    """Close the connections that all local clients share on this event loop."""
-    await LOCAL.aclose()
 
 
 CURRENT_REQUEST: ContextVar[Request] = ContextVar("whichloop_request")

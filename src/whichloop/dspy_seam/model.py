@@ -18,7 +18,7 @@ from whichloop.protocol import Capabilities, Chunk, Reply, Request
 from whichloop.protocol.model import whole_reply
 from whichloop.protocol.names import SCRIPTED, near
 
-from .clients import LOCAL, LOCAL_KEY, Client, HttpClient, client_of
+from .clients import LOCAL_KEY, Client, HttpClient, client_of
 from .errors import failure_of, slip_in
 
 _MILLION = 1_000_000
@@ -113,10 +113,8 @@ def listed_price(name: str) -> tuple[float, ...]:
 
 
 def local_client(url: str, model: str = SCRIPTED) -> ClientModel:
-    """Return a model behind a server on this machine, without key, price and proxy. Close it by `close_local_clients`."""
-    client = HttpClient(
-        lambda: lm15.OpenAIChatLM(api_key=LOCAL_KEY, base_url=url, transport=object()), "openai-chat", model, url, LOCAL
-    )
+    """Return a model behind a server on this machine, without key, price and proxy."""
+    client = HttpClient(lambda: lm15.OpenAIChatLM(api_key=LOCAL_KEY, base_url=url, transport=object()), "openai-chat", model, url)
     return ClientModel(f"openai/{model}", client, Capabilities(response_schema=True))
 
 
