@@ -6,6 +6,7 @@ crosses it is what a provider would see, and in the body's `metadata` the names 
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import itertools
 import json
@@ -16,7 +17,7 @@ from typing import Any
 from dspy import lm15
 
 from whichloop.dspy_seam import ClientModel
-from whichloop.dspy_seam.clients import LOCAL_KEY, ConnectionPools, HttpClient
+from whichloop.dspy_seam.clients import LOCAL_KEY, HttpClient
 from whichloop.models.scripted import Scripted
 from whichloop.models.scripted_calls import NATIVE
 from whichloop.models.server import ServedTrial, Server
@@ -37,7 +38,7 @@ WRITERS: dict[str, tuple[str, Any]] = {
 FIELDS = {"gemini": "labels"}
 """Wire → the field of a request that says codec, role and scope, where it is not `metadata`."""
 
-CONNECTIONS = ConnectionPools()
+CONNECTIONS = dict[Any, Any]()
 
 
 class Switchboard:
@@ -80,7 +81,8 @@ async def open_switchboard(wire: str = "chat") -> AsyncIterator[Switchboard]:
         try:
             yield switchboard
         finally:
-            await CONNECTIONS.aclose()
+            if (transport := CONNECTIONS.pop(asyncio.get_running_loop(), None)) is not None:
+                await transport.aclose()
 
 
 class _Behind(WrappedModel):
@@ -137,7 +139,7 @@ class OverHttp:
         self._field = FIELDS.get(wire, "metadata")
         provider, writer = WRITERS[wire]
         client = _Telling(lambda: writer(api_key=LOCAL_KEY, base_url=url, transport=object()), provider, "scripted", url)
-        client.told, client.connections = self._metadata, CONNECTIONS
+        client.told, client.transports = self._metadata, CONNECTIONS
         self._client = ClientModel("openai/scripted", client, Capabilities(response_schema=True))
 
     @property

@@ -74,28 +74,6 @@ def client_of(lm: Any) -> Client:
     return HttpClient(dialect, provider, str(route.model), url)
 
 
-class ConnectionPools:
-    """A pool of connections for each event loop."""
-
-    def __init__(self) -> None:
-        self._transports: dict[asyncio.AbstractEventLoop, Any] = {}
-
-    def here(self, url: str | None) -> Any:
-        """Return the running loop's pool; to this machine it never uses a proxy."""
-        loop = asyncio.get_running_loop()
-        if loop not in self._transports:
-            for closed in [each for each in self._transports if each.is_closed()]:
-                del self._transports[closed]  # lm15 closes the sockets when they are collected
-            is_local = url is not None and _is_loopback(url)
-            self._transports[loop] = StdlibAsyncTransport(max_connections=MAX_CONNECTIONS, trust_env=not is_local)
-        return self._transports[loop]
-
-    async def aclose(self) -> None:
-        transport = self._transports.pop(asyncio.get_running_loop(), None)
-        if transport is not None:
-            await transport.aclose()
-
-
 class HttpClient:
     """A provider's API, or a server's that speaks like one: lm15 writes the request, `replies.py` reads what comes."""
 
@@ -106,7 +84,8 @@ class HttpClient:
         self.provider: str | None = provider
         self.model = model
         self.url = url
-        self.connections = ConnectionPools()
+        self.transports: dict[asyncio.AbstractEventLoop, Any] = {}
+        """A pool of connections for each event loop."""
         self._make_dialect = dialect
         self._dialect: Any = None
         self._reading: type[Reading] = ChatReading
@@ -115,7 +94,7 @@ class HttpClient:
 
     async def complete(self, request: Request) -> Reply:
         sent, names, turns = await self._written(request, stream=False)
-        async with self.connections.here(self.url).stream(sent) as response:
+        async with self._transport().stream(sent) as response:
             body = await response.read()
         if self._refuses(turns, response, body):
             return await self.complete(request)
@@ -125,7 +104,7 @@ class HttpClient:
     async def stream(self, request: Request) -> AsyncGenerator[Chunk, None]:
         sent, names, turns = await self._written(request, stream=True)
         reading = self._reading()
-        async with self.connections.here(self.url).stream(sent) as response:
+        async with self._transport().stream(sent) as response:
             if response.status >= 300:
                 body = await response.read()
                 if self._refuses(turns, response, body):
@@ -143,7 +122,19 @@ class HttpClient:
 
     async def aclose(self) -> None:
         """Close the connections of this event loop."""
-        await self.connections.aclose()
+        transport = self.transports.pop(asyncio.get_running_loop(), None)
+        if transport is not None:
+            await transport.aclose()
+
+    def _transport(self) -> Any:
+        """Return the running loop's pool of connections; to this machine it never uses a proxy."""
+        loop = asyncio.get_running_loop()
+        if loop not in self.transports:
+            for closed in [each for each in self.transports if each.is_closed()]:
+                del self.transports[closed]  # lm15 closes the sockets when they are collected
+            is_local = self.url is not None and _is_loopback(self.url)
+            self.transports[loop] = StdlibAsyncTransport(max_connections=MAX_CONNECTIONS, trust_env=not is_local)
+        return self.transports[loop]
 
     def _read(self, body: Mapping[str, Any], names: ToolNames) -> Reply:
         reply = self._reading.read(body)
