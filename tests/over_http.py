@@ -6,16 +6,18 @@ crosses it is what a provider would see, and in the body's `metadata` the names 
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import itertools
+import json
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from dspy import lm15
 
-from whichloop.dspy_seam import ClientModel, close_local_clients
-from whichloop.dspy_seam.clients import LOCAL, LOCAL_KEY, HttpClient
+from whichloop.dspy_seam import ClientModel
+from whichloop.dspy_seam.clients import LOCAL_KEY, HttpClient
 from whichloop.models.metering import Meter, MeteredExchange, MeteredModel
 from whichloop.models.scripted import Scripted
 from whichloop.models.scripted_calls import NATIVE
@@ -36,6 +38,8 @@ WRITERS: dict[str, tuple[str, Any]] = {
 """Wire → the provider that it is the API of, and lm15's writer for that."""
 FIELDS = {"gemini": "labels"}
 """Wire → the field of a request that says codec, role and scope, where it is not `metadata`."""
+
+CONNECTIONS = dict[Any, Any]()
 
 
 class Switchboard:
@@ -78,7 +82,8 @@ async def open_switchboard(wire: str = "chat") -> AsyncIterator[Switchboard]:
         try:
             yield switchboard
         finally:
-            await close_local_clients()
+            if (transport := CONNECTIONS.pop(asyncio.get_running_loop(), None)) is not None:
+                await transport.aclose()
 
 
 class _Behind(WrappedModel):
@@ -115,6 +120,17 @@ class _Behind(WrappedModel):
                 self.struck[request.scope] = self.tunnel.struck[request.scope]
 
 
+class _Telling(HttpClient):
+    """A client whose bodies hold further fields, which `told` makes of a request."""
+
+    told: Any
+
+    async def _written(self, request: Request, *, stream: bool) -> Any:
+        sent, *rest = await super()._written(request, stream=stream)
+        sent.body = json.dumps(json.loads(sent.body) | self.told(request)).encode()
+        return sent, *rest
+
+
 class OverHttp:
     """One trial's model behind the server. Nothing is asked twice: a fault is the loop's to deal with."""
 
@@ -125,18 +141,9 @@ class OverHttp:
         self._behind = behind
         self._field = FIELDS.get(wire, "metadata")
         provider, writer = WRITERS[wire]
-        self._client = ClientModel(
-            "openai/scripted",
-            HttpClient(
-                lambda: writer(api_key=LOCAL_KEY, base_url=url, transport=object()),
-                provider,
-                "scripted",
-                url,
-                self._metadata,
-                LOCAL,
-            ),
-            Capabilities(response_schema=True),
-        )
+        client = _Telling(lambda: writer(api_key=LOCAL_KEY, base_url=url, transport=object()), provider, "scripted", url)
+        client.told, client.transports = self._metadata, CONNECTIONS
+        self._client = ClientModel("openai/scripted", client, Capabilities(response_schema=True))
 
     @property
     def capabilities(self) -> Capabilities:

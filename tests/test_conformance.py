@@ -135,13 +135,12 @@ def test_every_id_that_a_test_is_marked_with_is_a_row(page: str, tests: list[Fou
 
 
 @row("G-7")
-def test_every_row_that_the_sources_name_is_on_the_page_which_the_module_names(page: str) -> None:
+def test_every_row_that_the_sources_name_is_on_the_page_which_the_package_names(page: str) -> None:
     known = rows(page)
+    assert "docs/conformance.md" in (ast.get_docstring(parsed(SOURCE / "whichloop/loops/__init__.py")) or "")
     for path in sorted(SOURCE.rglob("*.py")):
         named = {row_id for codes in NAMED.findall(path.read_text("utf-8")) for row_id in ROW_ID.findall(codes)}
         assert named <= known.keys(), f"{path}: no row {', '.join(sorted(named - known.keys()))}"
-        if named:
-            assert "docs/conformance.md" in (ast.get_docstring(parsed(path)) or ""), f"{path}: says not where {named} stand"
 
 
 def test_every_option_of_a_design_is_a_row(page: str) -> None:

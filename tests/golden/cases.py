@@ -138,7 +138,7 @@ DESIGNS: Mapping[str, type] = {
     "stateless": Stateless,
 }
 HOOKS = {
-    "tool_threads", "on_step", "on_stream", "resolver", "program", "callbacks", "prompts", "cancellation_token", "executor",
+    "tool_threads", "on_step", "on_stream", "program", "callbacks", "cancellation_token", "executor",
     "select_model", "context_manager", "manager", "cancel_grace_s",
 }  # fmt: skip
 """Options that hold code or prompts of the user's, or that no prompt can show."""

@@ -81,7 +81,7 @@ def traced(recorder: Recorder) -> list[tuple[Any, ...]]:
         if isinstance(event, ModelExchange):
             lines.append(("request", event.role, event.reply, None if event.error is None else event.error.message))
             lines += [("unreadable", event.wire_error)] if event.wire_error else []
-        elif isinstance(event, ToolRun) and event.error_type != "UnknownTool":  # of which a CallInvalid tells
+        elif isinstance(event, ToolRun):
             lines.append(("tool", event.call.tool, event.call.arguments, event.status, event.data, event.error_type))
         elif isinstance(event, Note):
             lines.append(("note", event.kind))

@@ -404,7 +404,6 @@ OPTIONS: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
     (Finish, {"max_tokens": 0}, "max_tokens"),
     (Phased, {"max_tool_tasks": -1}, "max_tool_tasks"),
     (Phased, {"cancel_grace_s": float("nan")}, "cancel_grace_s"),
-    (Phased, {"prompts": {"plann": "x"}}, "plann"),
     (ReactExtract, {"max_iterations": 0}, "max_iterations must be at least 1"),
     (Stateless, {"response_style": "long"}, "response_style: Input should be 'concise' or 'detailed', or None, got 'long'$"),
     (partial(ManualAgentLoop, Toolbox()), {"told_max_iterations": 0}, "told_max_iterations must be at least 1"),

@@ -10,7 +10,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.over_http import OverHttp, open_switchboard
-from whichloop.dspy_seam import close_local_clients
 from whichloop.models.profiles import Profile
 from whichloop.models.server.answers import within_limits
 from whichloop.protocol import Message, NativeCall, ProviderError, Reply, Request, Sampling, Usage
@@ -129,7 +128,6 @@ def test_a_failure_that_is_none_of_the_models_is_never_marked_as_injected():
             with switchboard.put_through(trial.scripted) as model:
                 seen = [await failed(model, trial.request()), await failed(model, unsendable), await failed(model, trial.request())]
             seen.append(await failed(model, trial.request()))  # the trial is over: the server knows it no more
-            await close_local_clients()
             return seen
 
     injected = ("server", True)

@@ -25,7 +25,6 @@ with needed_by(__name__, is_module=True):
     from .chat_format import SignatureCodec as SignatureCodec
     from .chat_format import outputs_of as outputs_of
     from .chat_format import with_instructions as with_instructions
-    from .clients import close_local_clients as close_local_clients
     from .errors import model_error as model_error
     from .model import ClientModel as ClientModel
     from .model import DspyModel as DspyModel

@@ -10,7 +10,6 @@ from typing import Any
 
 import dspy
 from dspy import lm15
-from pydantic_core import to_jsonable_python
 
 from whichloop.protocol.chat import Message, NativeCall, Reply
 from whichloop.protocol.model import Model, Request, Sampling
@@ -77,11 +76,10 @@ def model_of(lm: Any) -> DspyModel:
 # --- DSPy's predictors as a program ---
 
 
-def prompt_of(signature: Any, demos: Sequence[Any] = ()) -> Prompt:
-    """Return the state of a predictor with this signature and these demonstrations."""
+def prompt_of(signature: Any) -> Prompt:
+    """Return the state of a predictor with this signature."""
     inputs = {name: info.annotation for name, info in signature.input_fields.items()}
-    plain = tuple(to_jsonable_python(dict(demo.items())) for demo in demos)
-    return Prompt(signature.instructions, inputs, outputs_of(signature), plain)
+    return Prompt(signature.instructions, inputs, outputs_of(signature))
 
 
 def set_prompt(predictor: Any, prompt: Prompt) -> None:

@@ -1,7 +1,4 @@
-"""DSPy's chat format, rendered and parsed as DSPy does, and codecs in this format.
-
-Rows such as S2-12 are those of docs/conformance.md.
-"""
+"""DSPy's chat format, rendered and parsed as DSPy does, and codecs in this format."""
 
 from __future__ import annotations
 
@@ -242,9 +239,6 @@ class SignatureCodec(ABC):
         except AdapterParseError as error:
             raise WireError(complaint(error, self.signature)) from None
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.name})"
-
 
 def _written(value: Any, annotation: Any) -> str:
     if annotation is str:
@@ -281,7 +275,7 @@ def _kind(annotation: Any) -> str:
 
 
 def debug_text(what: str, *texts: str) -> None:
-    """Write a prompt or reply to stderr if `DSPY_DEBUG=true` (row S2-12)."""
+    """Write a prompt or reply to stderr if `DSPY_DEBUG=true` (row S2-12 of docs/conformance.md)."""
     if os.environ.get("DSPY_DEBUG", "").lower() != "true":
         return
     if not logger.handlers:

@@ -13,7 +13,7 @@ from contextlib import aclosing
 from contextvars import ContextVar
 from dataclasses import replace
 from ipaddress import ip_address
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import urlsplit
 
 import dspy
@@ -34,7 +34,7 @@ from whichloop.protocol.chat import FinishReason
 
 from .errors import is_refusal_of, refused
 from .replies import READINGS, ChatReading, Reading
-from .requests import Extensions, ToolNames, TurnItems, lm15_request, turns_of, with_json_schemas, with_texts, with_turns
+from .requests import Items, ToolNames, lm15_request, turns_of, with_json_schemas, with_texts, with_turns
 
 MAX_CONNECTIONS = 1024
 """The limit for one model; how many requests are in flight is decided elsewhere."""
@@ -52,21 +52,6 @@ LM15_FINISH: dict[FinishReason, str] = {
 _OPENAI = ("openai.com", "openai.azure.com")
 _OLDER_LIMIT = lm15.OpenAIChatCompat(max_tokens_field="max_tokens")
 """Many servers that speak OpenAI's format ignore its newer name for the limit, `max_completion_tokens`."""
-
-
-class Client(Protocol):
-    """One attempt at one request."""
-
-    provider: str | None
-    model: str
-    """The name that the provider gives it."""
-    streams: bool
-
-    async def complete(self, request: Request) -> Reply: ...
-
-    def stream(self, request: Request) -> AsyncGenerator[Chunk, None]: ...
-
-    async def aclose(self) -> None: ...
 
 
 def client_of(lm: Any) -> Client:
@@ -89,49 +74,18 @@ def client_of(lm: Any) -> Client:
     return HttpClient(dialect, provider, str(route.model), url)
 
 
-class ConnectionPools:
-    """A pool of connections for each event loop."""
-
-    def __init__(self) -> None:
-        self._transports: dict[asyncio.AbstractEventLoop, Any] = {}
-
-    def here(self, url: str | None) -> Any:
-        """Return the running loop's pool; to this machine it never uses a proxy."""
-        loop = asyncio.get_running_loop()
-        if loop not in self._transports:
-            for closed in [each for each in self._transports if each.is_closed()]:
-                del self._transports[closed]  # lm15 closes the sockets when they are collected
-            is_local = url is not None and _is_loopback(url)
-            self._transports[loop] = StdlibAsyncTransport(max_connections=MAX_CONNECTIONS, trust_env=not is_local)
-        return self._transports[loop]
-
-    async def aclose(self) -> None:
-        transport = self._transports.pop(asyncio.get_running_loop(), None)
-        if transport is not None:
-            await transport.aclose()
-
-
 class HttpClient:
     """A provider's API, or a server's that speaks like one: lm15 writes the request, `replies.py` reads what comes."""
 
     streams = True
 
-    def __init__(
-        self,
-        dialect: Callable[[], Any],
-        provider: str,
-        model: str,
-        url: str | None = None,
-        extensions: Extensions | None = None,
-        connections: ConnectionPools | None = None,
-    ) -> None:
+    def __init__(self, dialect: Callable[[], Any], provider: str, model: str, url: str | None = None) -> None:
         """`dialect`: gives lm15's writer of requests, with the key, which a cloud reads over the network."""
         self.provider: str | None = provider
         self.model = model
         self.url = url
-        self.extensions = extensions
-        self.connections = connections or ConnectionPools()
-        self._shares_connections = connections is not None
+        self.transports: dict[asyncio.AbstractEventLoop, Any] = {}
+        """A pool of connections for each event loop."""
         self._make_dialect = dialect
         self._dialect: Any = None
         self._reading: type[Reading] = ChatReading
@@ -139,24 +93,18 @@ class HttpClient:
         self._takes_turns = True
 
     async def complete(self, request: Request) -> Reply:
-        sent, names, cut, turns = await self._written(request, stream=False)
-        async with self.connections.here(self.url).stream(sent) as response:
+        sent, names, turns = await self._written(request, stream=False)
+        async with self._transport().stream(sent) as response:
             body = await response.read()
         if self._refuses(turns, response, body):
             return await self.complete(request)
         _check_status(response, body)
-        reply = self._read(_loaded(body, response.status), names)
-        places = [reply.text.index(stop) for stop in cut if stop in reply.text]
-        return replace(reply, text=reply.text[: min(places)]) if places else reply
+        return self._read(_loaded(body, response.status), names)
 
     async def stream(self, request: Request) -> AsyncGenerator[Chunk, None]:
-        sent, names, cut, turns = await self._written(request, stream=True)
-        if cut:  # lest pieces go beyond the end
-            reply = await self.complete(request)
-            yield Chunk(reply.text, reply=reply)
-            return
+        sent, names, turns = await self._written(request, stream=True)
         reading = self._reading()
-        async with self.connections.here(self.url).stream(sent) as response:
+        async with self._transport().stream(sent) as response:
             if response.status >= 300:
                 body = await response.read()
                 if self._refuses(turns, response, body):
@@ -173,9 +121,20 @@ class HttpClient:
         yield Chunk(reply=self._read(_whole(reading), names))
 
     async def aclose(self) -> None:
-        """Close the connections of this event loop, if they are its own."""
-        if not self._shares_connections:
-            await self.connections.aclose()
+        """Close the connections of this event loop."""
+        transport = self.transports.pop(asyncio.get_running_loop(), None)
+        if transport is not None:
+            await transport.aclose()
+
+    def _transport(self) -> Any:
+        """Return the running loop's pool of connections; to this machine it never uses a proxy."""
+        loop = asyncio.get_running_loop()
+        if loop not in self.transports:
+            for closed in [each for each in self.transports if each.is_closed()]:
+                del self.transports[closed]  # lm15 closes the sockets when they are collected
+            is_local = self.url is not None and _is_loopback(self.url)
+            self.transports[loop] = StdlibAsyncTransport(max_connections=MAX_CONNECTIONS, trust_env=not is_local)
+        return self.transports[loop]
 
     def _read(self, body: Mapping[str, Any], names: ToolNames) -> Reply:
         reply = self._reading.read(body)
@@ -184,34 +143,33 @@ class HttpClient:
             reply = replace(reply, usage=replace(reply.usage, output_tokens=reply.usage.output_tokens + more))
         return names.in_reply(reply)
 
-    async def _written(self, request: Request, *, stream: bool) -> tuple[Any, ToolNames, tuple[str, ...], list[TurnItems]]:
-        """Return the HTTP request, the names in it, the stop sequences that the API does not know, and the turns that go back."""
+    async def _written(self, request: Request, *, stream: bool) -> tuple[Any, ToolNames, list[tuple[Items, int]]]:
+        """Return the HTTP request, the names in it and the turns that go back."""
         if self._dialect is None:
             await self._open()
-        dialect, names = self._dialect, ToolNames(request, strict=self._reading.wire == "gemini")
-        asked = lm15_request(request, self.model, names, self.extensions)
+        dialect, names = self._dialect, ToolNames(request)
+        asked = lm15_request(request, self.model, names)
         if self._reading.wire == "gemini":
             asked = with_json_schemas(asked)
         elif self._is_own:
             asked = with_texts(asked)
         if callable(dialect.api_key):  # which a cloud reads over the network
-            sent, adaptations = await asyncio.to_thread(dialect._build, asked, stream)
+            sent, _ = await asyncio.to_thread(dialect._build, asked, stream)
         else:
-            sent, adaptations = dialect._build(asked, stream)
+            sent, _ = dialect._build(asked, stream)
         is_signed = any(name.lower() == "authorization" and value.startswith("AWS4") for name, value in sent.headers)
         # A signature is of the body as it is.
         turns = turns_of(request, self._reading.wire) if self._takes_turns and not is_signed else []
         if turns:
             sent = copy.copy(sent)
             sent.body = json.dumps(with_turns(json.loads(sent.body), turns, self._reading.wire)).encode()
-        cut = any(each.field == "config.stop" and each.action == "client_side" for each in adaptations)
-        return sent, names, request.sampling.stop if cut else (), turns
+        return sent, names, turns
 
-    def _refuses(self, turns: list[TurnItems], response: Any, body: bytes) -> bool:
+    def _refuses(self, turns: list[tuple[Items, int]], response: Any, body: bytes) -> bool:
         """Note that a server refuses fields that it sent itself, as Groq does with `reasoning`; from now on they stay away."""
         if self._reading.wire != "chat" or response.status not in (400, 422):
             return False
-        fields = {field for turn in turns for item in turn.items for field in item} - {"tool_calls"}
+        fields = {field for items, _ in turns for item in items for field in item} - {"tool_calls"}
         is_refused = is_refusal_of(body.decode("utf-8", "replace"), fields)
         self._takes_turns = self._takes_turns and not is_refused
         return is_refused
@@ -274,15 +232,6 @@ def _is_loopback(url: str) -> bool:
         return host == "localhost"
 
 
-LOCAL = ConnectionPools()
-"""The connections that all clients of servers on this machine share, so that each of them is cheap."""
-
-
-async def close_local_clients() -> None:
-    """Close the connections that all local clients share on this event loop."""
-    await LOCAL.aclose()
-
-
 CURRENT_REQUEST: ContextVar[Request] = ContextVar("whichloop_request")
 """The request behind a call of an LM: a Model within that (`lm_of`) gets its role and codec, too."""
 
@@ -296,6 +245,7 @@ class WholeClient:
     def __init__(self, lm: Any) -> None:
         self.lm = lm
         self.model = str(lm.model)
+        """The name that the provider gives it, as in the other clients."""
 
     async def complete(self, request: Request) -> Reply:
         asked = lm15_request(request, self.model, ToolNames(Request(())))
@@ -315,8 +265,9 @@ class WholeClient:
         finish = next(ours for ours, theirs in LM15_FINISH.items() if theirs == response.finish_reason)
         return Reply("".join(texts), tuple(calls), usage, finish)
 
-    def stream(self, request: Request) -> AsyncGenerator[Chunk, None]:
-        raise NotImplementedError("`streams` is False")
+    async def stream(self, request: Request) -> AsyncGenerator[Chunk, None]:
+        reply = await self.complete(request)
+        yield Chunk(reply.text, reply=reply)
 
     async def aclose(self) -> None:
         await self.lm.aclose()
@@ -351,7 +302,7 @@ class LiteLLMClient:
         yield Chunk(reply=names.in_reply(ChatReading.read(_whole(reading))))
 
     async def _ask(self, request: Request, *, streaming: bool) -> tuple[ToolNames, Any]:
-        names = ToolNames(request, strict=True)  # it reaches Gemini, too
+        names = ToolNames(request)
         litellm = get_litellm(feature="LiteLLM engine")
         asked = lm15_request(request, self.model, names)
         arguments: dict[str, Any] = self._engine._arguments(asked, streaming=streaming)
@@ -363,3 +314,7 @@ class LiteLLMClient:
 
     async def aclose(self) -> None:
         """Close nothing: LiteLLM's connections belong to the whole process."""
+
+
+Client = HttpClient | LiteLLMClient | WholeClient
+"""One attempt at one request."""

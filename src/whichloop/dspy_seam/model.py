@@ -15,9 +15,10 @@ from dspy.clients._litellm import get_litellm
 from dspy.clients.model_metadata import model_info
 
 from whichloop.protocol import Capabilities, Chunk, Reply, Request
+from whichloop.protocol.model import whole_reply
 from whichloop.protocol.names import SCRIPTED, near
 
-from .clients import LOCAL, LOCAL_KEY, Client, HttpClient, client_of
+from .clients import LOCAL_KEY, Client, HttpClient, client_of
 from .errors import failure_of, slip_in
 
 _MILLION = 1_000_000
@@ -42,23 +43,19 @@ class ClientModel:
 
     async def complete(self, request: Request) -> Reply:
         """Return the reply. Raises ProviderError and ContextOverflow, without cause and context: those may hold a key."""
-        try:
-            return self._priced(await self.client.complete(request))
-        except Exception as error:
-            failure = failure_of(error, self.name)
-        if calls := slip_in(failure):
-            return Reply("", calls, finish_reason="tool_calls")
-        raise failure  # outside of the handler, which would set a context
+        return await whole_reply(self._chunks(self._whole(request)))
 
-    async def stream(self, request: Request) -> AsyncGenerator[Chunk, None]:
+    def stream(self, request: Request) -> AsyncGenerator[Chunk, None]:
         """Yield the reply in pieces. Closing the stream early closes the connection. Raises what `complete` raises."""
-        if not self.client.streams:
-            reply = await self.complete(request)
-            yield Chunk(reply.text, reply=reply)
-            return
+        return self._chunks(self.client.stream(request))
+
+    async def _whole(self, request: Request) -> AsyncGenerator[Chunk, None]:
+        yield Chunk(reply=await self.client.complete(request))
+
+    async def _chunks(self, source: AsyncGenerator[Chunk, None]) -> AsyncGenerator[Chunk, None]:
         text = ""
         try:
-            async with aclosing(self.client.stream(request)) as chunks:
+            async with aclosing(source) as chunks:
                 async for chunk in chunks:
                     text += chunk.text
                     yield chunk if chunk.reply is None else replace(chunk, reply=self._priced(chunk.reply))
@@ -66,7 +63,7 @@ class ClientModel:
         except Exception as error:
             failure = failure_of(error, self.name)
         if not (calls := slip_in(failure)):
-            raise failure
+            raise failure  # outside of the handler, which would set a context
         yield Chunk(reply=Reply(text, calls, finish_reason="tool_calls"))
 
     async def aclose(self) -> None:
@@ -116,10 +113,8 @@ def listed_price(name: str) -> tuple[float, ...]:
 
 
 def local_client(url: str, model: str = SCRIPTED) -> ClientModel:
-    """Return a model behind a server on this machine, without key, price and proxy. Close it by `close_local_clients`."""
-    client = HttpClient(
-        lambda: lm15.OpenAIChatLM(api_key=LOCAL_KEY, base_url=url, transport=object()), "openai-chat", model, url, None, LOCAL
-    )
+    """Return a model behind a server on this machine, without key, price and proxy."""
+    client = HttpClient(lambda: lm15.OpenAIChatLM(api_key=LOCAL_KEY, base_url=url, transport=object()), "openai-chat", model, url)
     return ClientModel(f"openai/{model}", client, Capabilities(response_schema=True))
 
 

@@ -8,7 +8,7 @@ demonstration never shows what came later, and can be pickled and saved.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -17,9 +17,8 @@ import dspy
 from pydantic_core import to_jsonable_python
 
 from whichloop.protocol.chat import Chunk, Reply
-from whichloop.protocol.json_text import Json
 from whichloop.protocol.loop import Loop
-from whichloop.protocol.model import Model, Request, WrappedModel
+from whichloop.protocol.model import Asks, Model, ModelAround, Request
 from whichloop.protocol.moves import WireError
 from whichloop.protocol.outcome import Query
 from whichloop.protocol.program import Optimizable, Program, Prompt
@@ -76,7 +75,11 @@ class LoopProgram(dspy.Module):
         super().__init__()
         if not isinstance(loop, Optimizable):
             raise ValueError(f"loop {loop.name}: its prompts cannot be changed: it has no predictors and with_predictors")
-        self._shared = _SharedParts(loop, runner or _RunnerOverTools(Toolbox(tools), schema))
+        own: Optimizable = loop
+        run = runner or over_tools(Toolbox(tools), schema)
+        self._own: Callable[[], Program] = lambda: own.predictors
+        # Functions, so that all copies of a program share loop and runner.
+        self._run: Callable[..., ProgramResult] = lambda *asked: run(loop, *asked)
         for name, prompt in loop.predictors.items():
             predictor = dspy.Predict(_signature(name, prompt))
             predictor.demos = [dspy.Example(dict(demo)) for demo in prompt.demos]
@@ -85,9 +88,8 @@ class LoopProgram(dspy.Module):
     @property
     def program(self) -> Program:
         """The predictors' state as it is now."""
-        predictors = cast(Optimizable, self._shared.loop).predictors
         changed = {}
-        for name, prompt in predictors.items():
+        for name, prompt in self._own().items():
             predictor = getattr(self, name)
             demos = tuple(to_jsonable_python(dict(demo.items())) for demo in predictor.demos)
             changed[name] = replace(prompt, instructions=predictor.signature.instructions, demos=demos)
@@ -97,7 +99,7 @@ class LoopProgram(dspy.Module):
         """Return a dspy.Prediction: without a `runner` `answer`, `stop`, `steps`, `confidence` and the outcome's details."""
         lm = next((predictor.lm for predictor in self.predictors() if predictor.lm is not None), dspy.settings.lm)
         with dspy.context(lm=lm):
-            ran = self._shared.runner(self._shared.loop, self.program, inputs, _sampled(lm))
+            ran = self._run(self.program, inputs, _sampled(lm))
         trace = dspy.settings.trace
         if trace is not None:
             for call in ran.calls:
@@ -111,33 +113,20 @@ class LoopProgram(dspy.Module):
         return await asyncio.to_thread(self.forward, **inputs)
 
 
-@dataclass(frozen=True, slots=True)
-class _SharedParts:
-    """What all copies of a program have in common."""
+def over_tools(tools: Toolbox, schema: Any) -> Runner:
+    """Return what runs a loop over these tools, asking the LM that DSPy is configured with."""
 
-    loop: Loop
-    runner: Runner
-
-    def __deepcopy__(self, memo: object) -> _SharedParts:
-        return self
-
-
-class _RunnerOverTools:
-    """Runs a loop over tools of its own, asking the LM that DSPy is configured with."""
-
-    def __init__(self, tools: Toolbox, schema: Any) -> None:
-        self.tools = tools
-        self.schema = schema
-
-    def __call__(self, loop: Loop, program: Program, inputs: Mapping[str, Any], sampled: SampledPrediction) -> ProgramResult:
+    def run(loop: Loop, program: Program, inputs: Mapping[str, Any], sampled: SampledPrediction) -> ProgramResult:
         if "query" not in inputs:
             raise ValueError(f"the field 'query' is missing: program(query=...); given: {', '.join(inputs) or 'nothing'}")
         calls: list[PredictorCall] = []
         model = ReportingModel(model_of(dspy.settings.lm), calls, sampled.temperature)
-        query = Query(inputs["query"], inputs.get("context", ""), self.schema)
-        outcome = run_here(loop_with(loop, program).run(query, self.tools, model))
+        query = Query(inputs["query"], inputs.get("context", ""), schema)
+        outcome = run_here(loop_with(loop, program).run(query, tools, model))
         fields = {"answer": outcome.answer, "stop": outcome.stop.value, "steps": outcome.steps, "confidence": outcome.confidence}
         return ProgramResult({**outcome.details, **fields}, tuple(calls))
+
+    return run
 
 
 def loop_with(loop: Loop, program: Program) -> Loop:
@@ -146,7 +135,7 @@ def loop_with(loop: Loop, program: Program) -> Loop:
     return changed
 
 
-class ReportingModel(WrappedModel):
+class ReportingModel(ModelAround):
     """A model that records every readable reply to a predictor's request."""
 
     def __init__(self, model: Model, calls: list[PredictorCall], temperature: float | None = None) -> None:
@@ -155,24 +144,16 @@ class ReportingModel(WrappedModel):
         self.calls = calls
         self.temperature = temperature
 
-    async def complete(self, request: Request) -> Reply:
-        inputs = _inputs(request)
-        reply = await self.model.complete(self._sampled(request))
-        self._record(request, inputs, reply)
-        return reply
-
-    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
-        inputs = _inputs(request)
-        async with aclosing(cast(AsyncGenerator[Chunk, None], self.model.stream(self._sampled(request)))) as chunks:
+    async def chunks(self, request: Request, ask: Asks) -> AsyncGenerator[Chunk, None]:
+        # Copied before the reply, so that nothing later gets in.
+        inputs: dict[str, Any] = {} if request.prompted is None else to_jsonable_python(dict(request.prompted.inputs()))
+        if self.temperature is not None and request.sampling.temperature is None:
+            request = replace(request, sampling=replace(request.sampling, temperature=self.temperature))
+        async with aclosing(ask(request)) as chunks:
             async for chunk in chunks:
                 if chunk.reply is not None:
                     self._record(request, inputs, chunk.reply)
                 yield chunk
-
-    def _sampled(self, request: Request) -> Request:
-        if self.temperature is None or request.sampling.temperature is not None:
-            return request
-        return replace(request, sampling=replace(request.sampling, temperature=self.temperature))
 
     def _record(self, request: Request, inputs: Mapping[str, object], reply: Reply) -> None:
         if request.prompted is None:
@@ -184,12 +165,6 @@ class ReportingModel(WrappedModel):
         except WireError:  # not a demonstration of anything
             return
         self.calls.append(PredictorCall(request.prompted.predictor, inputs, outputs))
-
-
-def _inputs(request: Request) -> Mapping[str, Json]:
-    """Copy the inputs before the reply, so that nothing later gets in."""
-    inputs: dict[str, Any] = {} if request.prompted is None else to_jsonable_python(dict(request.prompted.inputs()))
-    return inputs
 
 
 def _signature(name: str, prompt: Prompt) -> object:

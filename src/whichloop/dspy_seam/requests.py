@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
@@ -19,26 +19,22 @@ from whichloop.protocol.wire import from_json
 
 MAX_NESTED = 60
 """Brackets within brackets that are read as JSON to be sent, or by DSPy's lenient reader: Python's own parser fails beyond."""
-_FITTING = re.compile(r"[A-Za-z0-9_-]{1,64}")
-"""Names of tools that OpenAI, Anthropic and what speaks like them take."""
-_STRICTLY_FITTING = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
-"""Names that Gemini takes, too."""
+_FITTING = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
+"""Names of tools that all providers take: OpenAI and Anthropic let them begin with a digit or a hyphen, Gemini does not."""
 
 
 class ToolNames:
     """The names of a request's tools and calls as they are sent: what a provider refuses is replaced, and put back in the reply."""
 
-    def __init__(self, request: Request, *, strict: bool = False) -> None:
-        """`strict`: replace what Gemini refuses, too."""
-        fits = (_STRICTLY_FITTING if strict else _FITTING).fullmatch
+    def __init__(self, request: Request) -> None:
         called = [call.name for message in request.messages for call in message.calls]
         names = dict.fromkeys([*(tool.name for tool in request.tools), *called])
-        strange = [name for name in names if not fits(name)]
+        strange = [name for name in names if not _FITTING.fullmatch(name)]
         taken = names.keys() - set(strange)
         self._sent: dict[str, str] = {}
         for name in strange:
             plain = re.sub(r"[^A-Za-z0-9_-]", "_", name)[:64]
-            plain = plain if fits(plain) else f"_{plain[:63]}"
+            plain = plain if _FITTING.fullmatch(plain) else f"_{plain[:63]}"
             number, sent = 2, plain
             while sent in taken:
                 number, sent = number + 1, f"{plain[:60]}_{number}"
@@ -62,22 +58,18 @@ class ToolNames:
         return replace(reply, calls=tuple(replace(call, name=self._own.get(call.name, call.name)) for call in reply.calls))
 
 
-Extensions = Callable[[Request], Mapping[str, Any]]
-"""Returns further top-level fields of a request's body."""
-
-
-def lm15_request(request: Request, model: str, names: ToolNames, extensions: Extensions | None = None) -> Any:
+def lm15_request(request: Request, model: str, names: ToolNames) -> Any:
     """Return a request in lm15's types.
 
     Raises ProviderError for what lm15 refuses to send, such as the choice of a tool that is not offered.
     """
     try:
-        return _lm15_request(request, model, names, dict(extensions(request)) if extensions else {})
+        return _lm15_request(request, model, names)
     except (TypeError, ValueError) as error:
         raise ProviderError(f"not sent: {one_line(redact(str(error)))}", "bad_request") from None
 
 
-def _lm15_request(request: Request, model: str, names: ToolNames, extensions: dict[str, Any]) -> Any:
+def _lm15_request(request: Request, model: str, names: ToolNames) -> Any:
     first = next((i for i, message in enumerate(request.messages) if message.role != "system"), len(request.messages))
     system = "\n\n".join(message.content for message in request.messages[:first])
     messages: list[Any] = []
@@ -97,7 +89,6 @@ def _lm15_request(request: Request, model: str, names: ToolNames, extensions: di
         stop=sampling.stop,
         tool_choice=_choice(request, names),
         response_format=None if schema is None else {"type": "json_schema", "name": "answer", "schema": dict(schema)},
-        extensions=extensions or None,
     )
     tools = tuple(
         lm15.FunctionTool(name=names.sent(tool.name), description=tool.description, parameters=dict(tool.parameters))
@@ -196,58 +187,52 @@ def with_texts(request: Any) -> Any:
 # --- turns as the provider sent them ---
 
 
-@dataclass(frozen=True, slots=True)
-class TurnItems:
-    """A turn of the assistant in a request, and what came with it."""
-
-    items: Sequence[Mapping[str, Any]]
-    """Blocks, parts or items, as the provider sent them; of chat completions one item, fields of the message."""
-    size: int
-    """How many items of Responses it is written as."""
+Items = Sequence[Mapping[str, Any]]
+"""Blocks, parts or items of a turn as its provider sent them; of chat completions one item, fields of the message."""
 
 
-def turns_of(request: Request, wire: str) -> list[TurnItems]:
-    """Return the turns of the assistant, in order, with what came from this API; empty if nothing needs to go back.
+def turns_of(request: Request, wire: str) -> list[tuple[Items, int]]:
+    """Return the turns of the assistant, in order: what came from this API, and how many items of Responses the turn is written as.
 
-    A loop that writes calls as text needs none: its conversation has no native calls.
+    Empty if nothing needs to go back: a loop that writes calls as text has no native calls in its conversation.
     """
     if not request.tools and not any(message.calls for message in request.messages):
         return []
-    turns: list[TurnItems] = []
+    turns: list[tuple[Items, int]] = []
     for message in request.messages:
         if message.role == "assistant":
             is_from_here = isinstance(message.native, Mapping) and message.native["wire"] == wire
             size = len(message.calls) + bool(message.content or not message.calls)
-            turns.append(TurnItems(message.native["items"] if is_from_here else (), size))
-    return turns if any(turn.items for turn in turns) else []
+            turns.append((message.native["items"] if is_from_here else (), size))
+    return turns if any(items for items, _ in turns) else []
 
 
-def with_turns(body: dict[str, Any], turns: list[TurnItems], wire: str) -> dict[str, Any]:
+def with_turns(body: dict[str, Any], turns: list[tuple[Items, int]], wire: str) -> dict[str, Any]:
     """Return a body in which the assistant's turns have what came with them: signatures, reasoning, fields of calls."""
     if wire == "responses":
         body["input"] = _with_items(body["input"], turns)
         return body
     name, kind = {"chat": ("messages", ""), "messages": ("messages", "content"), "gemini": ("contents", "parts")}[wire]
     written = [message for message in body[name] if message["role"] in ("assistant", "model")]
-    for message, turn in zip(written, turns, strict=False):
-        if turn.items and kind:
-            message[kind] = _merged(turn.items, message[kind])
-        elif turn.items:
-            message |= _filled(message, turn.items[0])
+    for message, (items, _) in zip(written, turns, strict=False):
+        if items and kind:
+            message[kind] = _merged(items, message[kind])
+        elif items:
+            message |= _filled(message, items[0])
     return body
 
 
-def _with_items(written: list[dict[str, Any]], turns: list[TurnItems]) -> list[Any]:
+def _with_items(written: list[dict[str, Any]], turns: list[tuple[Items, int]]) -> list[Any]:
     """Return the items of Responses, where a turn is a message, calls, or both."""
-    if sum(map(_is_assistants, written)) != sum(turn.size for turn in turns):
+    if sum(map(_is_assistants, written)) != sum(size for _, size in turns):
         return written
     merged: list[Any] = []
-    place, left, other = 0, iter(turns), TurnItems((), 1)
+    place, left = 0, iter(turns)
     while place < len(written):
-        turn = next(left, other) if _is_assistants(written[place]) else other
-        run = written[place : place + turn.size]
-        merged += _merged(turn.items, run) if turn.items else run
-        place += turn.size
+        items, size = next(left, ((), 1)) if _is_assistants(written[place]) else ((), 1)
+        run = written[place : place + size]
+        merged += _merged(items, run) if items else run
+        place += size
     return merged
 
 

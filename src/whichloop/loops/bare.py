@@ -12,8 +12,6 @@ Follow a run, from the top:
 - `Bare._act` (bare.py) checks and makes the call that a reply states.
 - `Conversation.observe` (bare.py) adds what the model sees next.
 - `Bare._is_taken` (bare.py) says whether an answer ends the run.
-
-Rows such as B4-6 are those of docs/conformance.md.
 """
 
 from __future__ import annotations
@@ -35,7 +33,6 @@ from whichloop.protocol.model import ContextOverflow, Model, ProviderError, is_p
 from whichloop.protocol.moves import Act, Answer, WireError
 from whichloop.protocol.outcome import AnswerT, Outcome, Query, StopReason
 from whichloop.protocol.program import Program, TakesProgram, merged, repr_with_program
-from whichloop.protocol.redact import logger_of
 from whichloop.protocol.tool_calls import ToolCall
 from whichloop.protocol.tools import Tool, Toolbox
 from whichloop.protocol.values import render_value
@@ -45,8 +42,6 @@ from .bare_codecs import FORMATS, INSTRUCTIONS, BadMove, BareCodec, FieldsCodec,
 from .shared.boundary import bounded
 from .shared.call_ids import needs_approval
 from .shared.option_checks import ToolSettings, at_least, checked_options, no_option
-
-logger = logger_of(__name__)
 
 MAX_STEPS_TEXT = "Maximum steps reached without final answer"
 NOT_TAKEN = (
@@ -202,7 +197,6 @@ class Conversation:
         details: dict[str, Any] = {"history": self.history, "consecutive_errors": self.errors}
         for cause in causes:
             details["error"] = str(cause)
-            logger.info("the run ends as %s: %s", stop, cause)
         return Outcome(answer, stop, self.steps, None, details, gave_up=stop in (StopReason.MAX_STEPS, StopReason.ERROR_VALVE))
 
     def error(self, data: str, tool_name: str | None = None) -> None:
@@ -269,8 +263,7 @@ class Bare(ToolSettings, TakesProgram, RunsSync):
         The list of tools follows either, and the schema of the query's answer if it has one.
         """
         text = FORMATS[self.decision_format].task if self.instructions == INSTRUCTIONS else self.instructions or ""
-        own = {DECIDE: own_prompt(text, "reply")}
-        return merged(own, self.program) if self.program else own
+        return merged({DECIDE: own_prompt(text, "reply")}, self.program)
 
     def with_step_limit(self, tool_steps: int) -> Self:
         return replace(self, max_steps=tool_steps + 1)

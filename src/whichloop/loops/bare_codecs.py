@@ -1,7 +1,4 @@
-"""The wire formats of design 4: one JSON object, as in its document, or lines of text, or a native call. Standard library only.
-
-Rows such as B4-8 are those of docs/conformance.md.
-"""
+"""The wire formats of design 4: one JSON object, as in its document, or lines of text, or a native call. Standard library only."""
 
 from __future__ import annotations
 
@@ -55,7 +52,6 @@ class BareCodec:
             {"type": "object", "properties": {"final_answer": {}}, "required": ["final_answer"]},
         ]
     }
-    """JSON schema of a reply."""
     task: ClassVar[str] = TASK
     """What the model should do, free of the format."""
     typed: ClassVar[str] = 'The value of "final_answer" must follow this JSON schema: '
@@ -67,14 +63,13 @@ To end with your answer: {{"final_answer": "the answer"}}
 {OBSERVATIONS}"""
 
     def render(self, move: Move) -> Reply:
-        return read_back(self, move, lambda: Reply(_EXACT.encode(self._data(move))))
-
-    def _data(self, move: Move) -> dict[str, Any]:
         if isinstance(move, Act):
             call = _only_call(move)
-            return {"thought": move.thought, "tool_name": call.name, "arguments": call.arguments}
-        answer = _answer(move)
-        return ({"thought": answer.thought} if answer.thought else {}) | {"final_answer": answer.value}
+            data = {"thought": move.thought, "tool_name": call.name, "arguments": call.arguments}
+        else:
+            answer = _answer(move)
+            data = ({"thought": answer.thought} if answer.thought else {}) | {"final_answer": answer.value}
+        return read_back(self, move, lambda: Reply(_EXACT.encode(data)))
 
     def answer_so_far(self, text: str, calls: Mapping[str, str]) -> str:
         return json_text(text, "final_answer")

@@ -20,10 +20,11 @@ import re
 import warnings
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
-from whichloop.protocol.chat import Capabilities, Reply
-from whichloop.protocol.model import ModelError, ProviderError, Request, StreamsWhole
+from whichloop.protocol.chat import Capabilities
+from whichloop.protocol.model import FunctionModel, ModelError, ProviderError, Request
 from whichloop.protocol.outcome import Query
 from whichloop.protocol.redact import logger_of
 from whichloop.protocol.threads import run_here
@@ -88,7 +89,6 @@ class ToolRegistry:
 
 
 registry = ToolRegistry()
-"""The default registry of `run_agent`."""
 
 
 def mock_llm(history: History, step: int) -> str:
@@ -104,30 +104,28 @@ def mock_llm(history: History, step: int) -> str:
     return json.dumps({"thought": f"{tool} the two numbers", "tool_name": tool, "arguments": {"a": a, "b": b}})
 
 
-class LlmFunctionModel(StreamsWhole):
-    """A Model that asks an `llm_func`; it counts its requests, which are the steps of a bare run."""
+def model_of(llm_func: LlmFunction) -> FunctionModel:
+    """Return a Model that asks an `llm_func`; it counts its requests, which are the steps of a bare run.
 
-    name = "llm_func"
-    capabilities = Capabilities(native_tools=False, tool_choice=False, streaming=False, parallel_calls=False)
+    It raises ProviderError for whatever the function raises, except StopRun and a Model's own errors.
+    """
+    steps = count()
 
-    def __init__(self, llm_func: LlmFunction) -> None:
-        self.llm_func = llm_func
-        self.step = 0
-
-    async def complete(self, request: Request) -> Reply:
-        """Raises ProviderError for whatever the function raises, except StopRun and a Model's own errors."""
-        step, self.step = self.step, self.step + 1
+    async def asked(request: Request) -> str:
         try:
-            reply = self.llm_func([{"role": message.role, "content": message.content} for message in request.messages], step)
-            reply = await reply if inspect.isawaitable(reply) else reply
-            if not isinstance(reply, str):
-                raise TypeError(f"llm_func gave {type(reply).__name__}, not text")
-            return Reply(reply)
+            text = llm_func([{"role": each.role, "content": each.content} for each in request.messages], next(steps))
+            text = await text if inspect.isawaitable(text) else text
+            if not isinstance(text, str):
+                raise TypeError(f"llm_func gave {type(text).__name__}, not text")
+            return text
         except (StopRun, ModelError):
             raise
         except Exception as error:  # llm_func is the provider here: whatever it raises is a provider's failure
             logger.warning("llm_func raised %s: %s", type(error).__name__, error)
             raise ProviderError(str(error) or type(error).__name__) from error
+
+    capabilities = Capabilities(native_tools=False, tool_choice=False, streaming=False, parallel_calls=False)
+    return FunctionModel(asked, name="llm_func", capabilities=capabilities)
 
 
 async def arun_agent(
@@ -151,7 +149,7 @@ async def arun_agent(
     loop = replace(config or Bare(), max_steps=max_steps, max_consecutive_errors=max_consecutive_errors)
     if loop.decision_format == "native":
         raise ValueError("llm_func gives text: for native calls give a Model to Bare.run")
-    outcome = await loop.run(Query(query), registry.toolbox(check_types=loop.check_types), LlmFunctionModel(llm_func))
+    outcome = await loop.run(Query(query), registry.toolbox(check_types=loop.check_types), model_of(llm_func))
     return {"final_answer": outcome.answer, "steps": outcome.steps, "history": outcome.details["history"]}
 
 

@@ -22,7 +22,6 @@ from whichloop.protocol.tool_calls import Observation, StopRun, ToolCall, id_nam
 from whichloop.protocol.values import render_value
 
 Entry = dict[str, Any]
-"""One line of a checkpoint, as JSON."""
 ApprovalRule = Callable[[Mapping[str, Any]], bool]
 """Says of a copy of what the tool's function gets whether a person has to approve the call."""
 NeedsApproval = Sequence[str] | Set[str] | Mapping[str, ApprovalRule]
@@ -82,9 +81,7 @@ class RecordedCall:
     """What a checkpoint says of one call."""
 
     call: ToolCall
-    """As the model wrote it."""
     begun: int = 0
-    """How often it has begun."""
     is_guarded: bool = False
     """A person has to know of it, whatever `needs_approval` says now."""
     is_cut_off: bool = False

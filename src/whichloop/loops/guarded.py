@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Collection
+from collections.abc import Collection
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from functools import partial
+from typing import Any, ClassVar, Literal
 
-from whichloop.protocol.chat import Chunk, Message, Reply
+from whichloop.protocol.chat import Message, Reply
 from whichloop.protocol.events import SILENT, Observer
 from whichloop.protocol.json_text import sha256
 from whichloop.protocol.loop import WrappedLoop
-from whichloop.protocol.model import ContextOverflow, Model, ProviderError, Request, WrappedModel
+from whichloop.protocol.model import ContextOverflow, Model, ModelAround, ProviderError, Request
 from whichloop.protocol.moves import Completion, Role, Understanding, WireError
 from whichloop.protocol.outcome import AnswerT, Outcome, Query, StopReason
 from whichloop.protocol.receipts import LABEL_LENGTH, announcement, as_data
@@ -27,24 +28,12 @@ from whichloop.protocol.tools import Toolbox, ToolboxAround
 from whichloop.protocol.values import render_value
 
 from .shared.boundary import bounded
-from .shared.json_codec import TEXT, TEXTS, Data, JsonCodec, object_of, read_text, read_texts
+from .shared.json_codec import TEXT, TEXTS, JsonCodec, object_of, read_flag, read_text, read_texts
 from .shared.option_checks import checked_options
 
 ATTEMPTS = 3
 """How often the model is asked for the tools that a task needs, until its reply can be read."""
 UNCONFIRMED = "This call was not confirmed: the task does not ask for it."
-
-
-def _needed(data: Data) -> Understanding:
-    if not isinstance(data.get("tools"), list):
-        raise WireError('"tools" must be a list of names')
-    return Understanding(read_text(data, "intent"), read_texts(data, "tools"))
-
-
-def _confirmed(data: Data) -> Completion:
-    if not isinstance(data.get("confirmed"), bool):
-        raise WireError('"confirmed" must be true or false')
-    return Completion(data["confirmed"], read_text(data, "reason", ""))
 
 
 NEEDED = JsonCodec(
@@ -55,7 +44,7 @@ NEEDED = JsonCodec(
     """\
 An assistant is about to solve a task with tools. Name the tools that the task needs; the assistant gets no others.
 Reply with one JSON object and nothing else: {"intent": "what is wanted", "tools": ["name", ...]}""",
-    _needed,
+    lambda data: Understanding(read_text(data, "intent"), read_texts(data, "tools")),
     lambda move: {"intent": move.intent, "tools": list(move.entities)},
     asks_about_task=True,
 )
@@ -68,7 +57,7 @@ CONFIRM = JsonCodec(
 An assistant wants to make a call that may change something. You are shown the task that it was given and the call, nothing else. \
 Confirm the call if the task asks for it or needs it; refuse one that whoever gave the task would not expect.
 Reply with one JSON object and nothing else: {"confirmed": true or false, "reason": "why"}""",
-    _confirmed,
+    lambda data: Completion(read_flag(data, "confirmed"), read_text(data, "reason", "")),
     lambda move: {"confirmed": move.done, "reason": move.reason},
     asks_about_task=True,
 )
@@ -94,9 +83,7 @@ class Guarded(WrappedLoop):
     writes: Literal["free", "confirmed"] = "free"
     """confirmed: before a tool runs that may write, the model is asked whether the task asks for the call; it sees nothing else."""
 
-    @property
-    def name(self) -> str:
-        return "guarded"
+    name: ClassVar[str] = "guarded"
 
     @property
     def stops(self) -> frozenset[StopReason]:
@@ -111,32 +98,20 @@ class Guarded(WrappedLoop):
         try:
             names = await guard.needed_tools(tools) if self.tools == "needed" else tools.names
             guarded_tools = GuardedToolbox(tools, names, label, guard, asks=self.writes == "confirmed")
-            return await self.loop.run(query, guarded_tools, AnnouncingModel(model, label) if label else model, observer)
+            marked_model = ModelAround(model, partial(announced, label=label)) if label else model
+            return await self.loop.run(query, guarded_tools, marked_model, observer)
         except GuardFailed as failed:
             is_full = isinstance(failed.error, ContextOverflow)
             stop = StopReason.CONTEXT_OVERFLOW if is_full else StopReason.PROVIDER_ERROR
             return Outcome[Any](None, stop, 0, None, {"error": str(failed.error)})
 
 
-class AnnouncingModel(WrappedModel):
-    """A model whose system text says what the marks are."""
-
-    def __init__(self, model: Model, label: str) -> None:
-        super().__init__(model)
-        self.label = label
-
-    async def complete(self, request: Request) -> Reply:
-        return await self.model.complete(self._announced(request))
-
-    def stream(self, request: Request) -> AsyncIterator[Chunk]:
-        return self.model.stream(self._announced(request))
-
-    def _announced(self, request: Request) -> Request:
-        announced = announcement(self.label)
-        first = request.messages[0] if request.messages else None
-        if first is None or first.role != "system":
-            return replace(request, messages=(Message("system", announced), *request.messages))
-        return replace(request, messages=(replace(first, content=f"{first.content}\n\n{announced}"), *request.messages[1:]))
+def announced(request: Request, label: str) -> Request:
+    """Return a request whose system text says what the marks are."""
+    text, messages = announcement(label), request.messages
+    if messages and messages[0].role == "system":
+        text, messages = f"{messages[0].content}\n\n{text}", messages[1:]
+    return replace(request, messages=(Message("system", text), *messages))
 
 
 class GuardQuestions:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from typing import Any, ClassVar
 
 from whichloop.loops.shared.boundary import bounded
 from whichloop.loops.shared.option_checks import at_least, checked_options
-from whichloop.protocol.chat import Chunk, Message, Reply
+from whichloop.protocol.chat import Message
 from whichloop.protocol.events import SILENT, Observer
 from whichloop.protocol.loop import WrappedLoop
-from whichloop.protocol.model import Model, Request, WrappedModel
+from whichloop.protocol.model import Model, ModelAround, Request
 from whichloop.protocol.outcome import AnswerT, Outcome, Query
 from whichloop.protocol.program import Prompted
 from whichloop.protocol.tools import Toolbox
@@ -31,41 +32,26 @@ class Microcompact(WrappedLoop):
     keep: int = at_least(1, 3)
     """How many results stay whole, the latest ones; those since the model's last reply stay in any case."""
 
-    @property
-    def name(self) -> str:
-        return "microcompact"
+    name: ClassVar[str] = "microcompact"
 
     @bounded
     async def run(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
-        return await self.loop.run(query, tools, CompactingModel(model, self.keep), observer)
+        return await self.loop.run(query, tools, ModelAround(model, partial(compacted, keep=self.keep)), observer)
 
 
-class CompactingModel(WrappedModel):
-    """A model that gets requests without their older results."""
-
-    def __init__(self, model: Model, keep: int) -> None:
-        super().__init__(model)
-        self.keep = keep
-
-    async def complete(self, request: Request) -> Reply:
-        return await self.model.complete(self._short(request))
-
-    def stream(self, request: Request) -> AsyncIterator[Chunk]:
-        return self.model.stream(self._short(request))
-
-    def _short(self, request: Request) -> Request:
-        system = [message for message in request.messages[:1] if message.role == "system"]
-        first = len(system) + request.examples  # demonstrations are not part of the conversation
-        task = request.messages[first:]
-        replies = [place for place, message in enumerate(task) if message.role == "assistant"]
-        seen = max(replies, default=0)  # the model has not seen what comes after it
-        old = [first + place for place in result_places(task)[: -self.keep] if place < seen]
-        if not old:
-            return request
-        messages = list(request.messages)
-        for place in old:
-            messages[place] = replace(messages[place], content=CLEARED)
-        return replace(request, messages=tuple(messages), prompted=_with_messages(request.prompted, messages[first:]))
+def compacted(request: Request, keep: int) -> Request:
+    """Return a request without its older results."""
+    first = request.demonstrations.stop  # they are not part of the conversation
+    task = request.messages[first:]
+    replies = [place for place, message in enumerate(task) if message.role == "assistant"]
+    seen = max(replies, default=0)  # the model has not seen what comes after it
+    old = [first + place for place in result_places(task)[:-keep] if place < seen]
+    if not old:
+        return request
+    messages = list(request.messages)
+    for place in old:
+        messages[place] = replace(messages[place], content=CLEARED)
+    return replace(request, messages=tuple(messages), prompted=_with_messages(request.prompted, messages[first:]))
 
 
 def _with_messages(prompted: Prompted | None, messages: list[Message]) -> Prompted | None:

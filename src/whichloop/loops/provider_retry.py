@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
+from typing import ClassVar
 
 from whichloop.loops.shared.boundary import bounded
 from whichloop.loops.shared.option_checks import at_least, checked_options
-from whichloop.protocol.chat import Chunk, Reply
+from whichloop.protocol.chat import Chunk
 from whichloop.protocol.events import SILENT, Observer
 from whichloop.protocol.loop import Loop, WrappedLoop
-from whichloop.protocol.model import Model, ProviderError, Request, WrappedModel
+from whichloop.protocol.model import Asks, Model, ModelAround, ProviderError, Request
 from whichloop.protocol.outcome import AnswerT, Outcome, Query
 from whichloop.protocol.redact import logger_of
 from whichloop.protocol.tools import Toolbox
@@ -38,13 +39,11 @@ class ProviderRetry(WrappedLoop):
     A wait that the provider asks for (Retry-After) comes first; one of more than 60 seconds ends the request at once.
     """
 
+    name: ClassVar[str] = "provider_retry"
+
     def __post_init__(self) -> None:
         if isinstance(self.loop, type) or not isinstance(self.loop, Loop):
             raise TypeError(f"loop: give a loop, such as Finish(), not {self.loop!r}")
-
-    @property
-    def name(self) -> str:
-        return "provider_retry"
 
     @property
     def provider_attempts(self) -> int:
@@ -56,7 +55,7 @@ class ProviderRetry(WrappedLoop):
         return await self.loop.run(query, tools, RetryingModel(model, self.attempts, self.delay_s, observer), observer)
 
 
-class RetryingModel(WrappedModel):
+class RetryingModel(ModelAround):
     """A model that sends a request again where another attempt may succeed."""
 
     def __init__(self, model: Model, attempts: int, delay_s: float, observer: Observer) -> None:
@@ -65,21 +64,15 @@ class RetryingModel(WrappedModel):
         self.delay_s = delay_s
         self.observer = observer
 
-    async def complete(self, request: Request) -> Reply:
-        """Return the first reply. Raises the last failure, and at once what no other attempt mends in time."""
-        for attempt in range(1, self.attempts):
-            try:
-                return await self.model.complete(request)
-            except ProviderError as error:
-                await self._wait(error, attempt)
-        return await self.model.complete(request)
+    async def chunks(self, request: Request, ask: Asks) -> AsyncGenerator[Chunk, None]:
+        """Yield the first reply that begins; one that breaks off later is not begun again.
 
-    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
-        """Yield the chunks of the first stream that begins; one that breaks later is not begun again. Raises as `complete` does."""
+        Raises the last failure, and at once what no other attempt mends in time.
+        """
         for attempt in range(1, self.attempts + 1):
             begun = False
             try:
-                async for chunk in self.model.stream(request):
+                async for chunk in ask(request):
                     begun = True
                     yield chunk
                 return

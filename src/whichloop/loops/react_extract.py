@@ -17,8 +17,6 @@ Follow a run, from the top:
 - `ReactExtract._act` (react_extract.py) makes the call.
 - `ReactExtract._extract` (react_extract.py) asks for the answer, again after an unreadable reply or an overflow;
   `ExtractCodec.move` (react_extract_codecs.py) reads it.
-
-Rows such as S2-17 are those of docs/conformance.md.
 """
 
 from __future__ import annotations
@@ -96,8 +94,7 @@ class ReactExtract(ToolSettings, TakesProgram, RunsSync):
     @property
     def predictors(self) -> Program:
         """`react` and, where it is on, `extract`; the list of tools and the answer's fields are added to them in any case."""
-        own = _OWN if self.extract else {"react": _OWN["react"]}
-        return merged(own, self.program) if self.program else own
+        return merged(_OWN if self.extract else {"react": _OWN["react"]}, self.program)
 
     def with_step_limit(self, tool_steps: int) -> Self:
         return replace(self, max_iterations=tool_steps + 1)
@@ -205,7 +202,6 @@ class _Course:
     """One for each iteration that the prompt shows."""
     steps: int = 0
     overflows: int = 0
-    """How often the context has overflowed."""
 
     def add(self, parts: Mapping[str, Any], shown: str) -> None:
         """Add an iteration of these parts. `shown`: the last one as the prompt shows it."""
@@ -223,8 +219,6 @@ class _Course:
 
     def ended(self, answer: Any, stop: StopReason, **details: str) -> Outcome:
         """Return how the run ends."""
-        if "error" in details:
-            logger.info("the run ends as %s: %s", stop, details["error"])
         return Outcome(answer, stop, self.steps, None, {"trajectory": self.trajectory, **details})
 
 

@@ -1,7 +1,4 @@
-"""The signatures and wire formats of design 2, in DSPy's chat format: react's, whose instructions list the tools, and extract's.
-
-Rows such as S2-3 are those of docs/conformance.md.
-"""
+"""The signatures and wire formats of design 2, in DSPy's chat format: react's, whose instructions list the tools, and extract's."""
 
 from __future__ import annotations
 

@@ -5,19 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from whichloop.loops.shared.boundary import bounded
 from whichloop.loops.shared.option_checks import at_least, checked_options
 from whichloop.protocol.cancellation import ended_before
 from whichloop.protocol.events import SILENT, Observer
-from whichloop.protocol.json_text import canonical_json
 from whichloop.protocol.loop import WrappedLoop
 from whichloop.protocol.model import Model
 from whichloop.protocol.outcome import AnswerT, Outcome, Query, StopReason
 from whichloop.protocol.tool_calls import Observation, ToolCall
 from whichloop.protocol.tools import Toolbox, ToolboxAround
-from whichloop.protocol.values import render_value
+from whichloop.protocol.values import canonical
 
 WARNING = "Note: this call has now been made {times} times with the same arguments. Use what it gave, or do something else."
 
@@ -32,13 +31,11 @@ class RepeatGuard(WrappedLoop):
     stop_at: int | None = None
     """The number of equal calls of which the last ends the run instead of being made; None only warns."""
 
+    name: ClassVar[str] = "repeat_guard"
+
     def __post_init__(self) -> None:
         if self.stop_at is not None and self.stop_at < self.warn_at:
             raise ValueError(f"stop_at must be at least warn_at ({self.warn_at}) or None, not {self.stop_at}")
-
-    @property
-    def name(self) -> str:
-        return "repeat_guard"
 
     @property
     def stops(self) -> frozenset[StopReason]:
@@ -68,11 +65,7 @@ class RepeatCountingToolbox(ToolboxAround):
         self._times = Counter[str]()
 
     async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
-        try:
-            arguments = canonical_json(call.arguments)  # the same text for any order
-        except (TypeError, ValueError, RecursionError):
-            arguments = render_value(call.arguments)
-        key = f"{call.name} {arguments}"
+        key = f"{call.name} {canonical(call.arguments)}"  # the same text for any order
         self._times[key] += 1
         times = self._times[key]
         if self._stop_at is not None and times >= self._stop_at:

@@ -10,17 +10,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn
 
 from whichloop.protocol.cancellation import failure_of_model
 from whichloop.protocol.chat import Chunk, Message, Reply, whole_pieces
 from whichloop.protocol.events import SILENT, ApprovalAsked, ApprovalDecided, Observer
 from whichloop.protocol.json_text import digest
 from whichloop.protocol.loop import WrappedLoop
-from whichloop.protocol.model import Model, ModelError, Request, WrappedModel, estimate_input
+from whichloop.protocol.model import Asks, Model, ModelAround, ModelError, ProviderError, Request, estimate_input
 from whichloop.protocol.outcome import AnswerT, Budget, Outcome, Query
 from whichloop.protocol.redact import logger_of, redact
 from whichloop.protocol.tool_calls import NEVER_RAN, BudgetExceeded, CallId, Observation, StopRun, ToolCall
@@ -56,7 +56,6 @@ GIVEN_UP = f"no result came in time, {DECIDE}"
 RAISED = f"the tool raised {{error}}, {DECIDE}"
 UNFIT = "the arguments that were given to {tool} do not fit: {problem}"
 NOT_CALLED = NEVER_RAN | {"NotConfirmed", REJECTED}
-"""Errors of a toolbox that has not called the tool."""
 
 
 class ApprovalRequired(StopRun):
@@ -179,14 +178,9 @@ class Replay(RelayingObserver):
             raise self.ids.failure.stopped_by(BudgetExceeded(used_up))
         await self.keep("asked", scope=request.scope, input_tokens=estimate_input(request))
 
-    async def keep_reply(self, request: Request, reply: Reply) -> None:
-        await self.keep("reply", scope=request.scope, request=digest(request.as_dict()), reply=asdict(reply))
-
-    async def failed(self, request: Request, error: ModelError | asyncio.CancelledError) -> ModelError:
-        """Keep what the model has failed with, and return it. Raises the CancelledError itself if somebody cancels the run."""
-        failure = failure_of_model(error)
-        await self.keep("failure", scope=request.scope, request=digest(request.as_dict()), failure=failure_entry(failure))
-        return failure
+    async def received(self, kind: str, request: Request, came: Entry) -> None:
+        """Keep what has come of a request, a `reply` or a `failure`."""
+        await self.keep(kind, scope=request.scope, request=digest(request.as_dict()), **{kind: came})
 
     # --- the tools ---
 
@@ -199,49 +193,34 @@ class Replay(RelayingObserver):
         return None if recorded is None else recorded.seen
 
 
-class ReplayedModel(WrappedModel):
+class ReplayedModel(ModelAround):
     """A model that is asked what is not recorded yet."""
 
     def __init__(self, model: Model, replay: Replay) -> None:
         super().__init__(model)
         self._replay = replay
 
-    async def complete(self, request: Request) -> Reply:
+    async def chunks(self, request: Request, ask: Asks) -> AsyncGenerator[Chunk, None]:
         """Raises as the model does, and ResumeError."""
         if (reply := await self._replay.reply(request)) is not None:
-            return reply
-        await self._replay.ask(request)
-        try:
-            reply = await self.model.complete(request)
-        except (ModelError, asyncio.CancelledError) as error:
-            failure = await self._replay.failed(request, error)
-            raise failure from failure.__cause__
-        await self._replay.keep_reply(request, reply)
-        return reply
-
-    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
-        """Raises as the model does, and ResumeError."""
-        if (reply := await self._replay.reply(request)) is not None:
-            for chunk in whole_pieces(reply):
-                yield chunk
+            for piece in whole_pieces(reply):
+                yield piece
             yield Chunk(reply=reply)
             return
         await self._replay.ask(request)
-        text = ""
-        stream = cast(AsyncGenerator[Chunk, None], self.model.stream(request))
         try:
-            async with contextlib.aclosing(stream) as chunks:
+            async with contextlib.aclosing(ask(request)) as chunks:
                 async for chunk in chunks:
-                    text += chunk.text
                     if chunk.reply is not None:
                         reply = chunk.reply
-                        await self._replay.keep_reply(request, reply)
+                        await self._replay.received("reply", request, asdict(reply))
                     yield chunk
+            if reply is None:
+                raise ProviderError("the stream ended without a reply", "server")
         except (ModelError, asyncio.CancelledError) as error:
-            failure = await self._replay.failed(request, error)
+            failure = failure_of_model(error)
+            await self._replay.received("failure", request, failure_entry(failure))
             raise failure from failure.__cause__
-        if reply is None:
-            await self._replay.keep_reply(request, Reply(text, finish_reason="other"))
 
 
 class ReplayedToolbox(ToolboxAround):
@@ -251,7 +230,6 @@ class ReplayedToolbox(ToolboxAround):
         super().__init__(within)
         self._replay, self._checkpoint = replay, replay.checkpoint
         self._under_way = 0
-        """The number of calls that are being made."""
         self._none_under_way = asyncio.Event()
         self._is_stopping = False
 

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from whichloop.datasets.task import Task
-
-from .trace import canonical
+from whichloop.protocol.values import canonical
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,9 @@ from pydantic import Field, PlainValidator
 
 from whichloop.protocol import Message, render_value
 from whichloop.protocol.chat import NativeCall
-from whichloop.protocol.json_text import canonical_json
 from whichloop.protocol.receipts import strip_receipts
 from whichloop.protocol.tool_calls import NEVER_RAN
+from whichloop.protocol.values import canonical
 
 from .record import Amount, Count, Text, read_as
 
@@ -296,14 +296,6 @@ def _says_something(event: TraceEvent) -> bool:
     if not isinstance(event, ModelExchange):
         return True
     return bool(event.reply_text or event.error or event.wire_error or any(event.texts))
-
-
-def canonical(value: object) -> str:
-    """Return canonical JSON; what JSON cannot say, as text."""
-    try:
-        return canonical_json(value)
-    except (TypeError, ValueError, RecursionError):  # NaN, a depth that is read but not written
-        return render_value(value)
 
 
 def _with_calls(text: str, calls: tuple[NativeCall, ...]) -> str:

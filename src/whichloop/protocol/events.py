@@ -97,12 +97,11 @@ class RequestFailed(_OfRequest):
 class CallInvalid(RunEvent):
     """The model asked for a tool that there is not, or with arguments that it does not take.
 
-    What follows is the design's: it tells the model, or calls the tool all the same, as `bare` does without `check_types`. Of a
-    tool that there is not, no event says more.
+    What follows is the design's: it tells the model, or calls the tool all the same, as `bare` does without `check_types`.
     """
 
-    request: int | None
-    """Number of the request whose reply holds the call; None for a call that a loop makes without having read it in a reply."""
+    request: int
+    """Number of the request whose reply holds the call."""
     call: ToolCall
     error_type: str
     """UnknownTool or InvalidArguments."""
@@ -142,14 +141,12 @@ class ApprovalDecided(RunEvent):
 
 @dataclass(frozen=True, slots=True)
 class ToolStarted(RunEvent):
-    """A design makes a call of a tool that there is. Whether the tool ran is known when it is finished."""
+    """A design makes a call. Whether there is such a tool, and whether it ran, is known when it is finished."""
 
     number: int
     """0-based, in the order of the calls of a run."""
     call: ToolCall
     """As the model wrote it, or a person who changed its arguments."""
-    arguments: Mapping[str, Any]
-    """The JSON form of what the tool gets: converted, and with its defaults."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +223,7 @@ def _of_request(event: _OfRequest) -> dict[str, Any]:
 
 def _of_call(event: Any) -> dict[str, Any]:
     call: ToolCall = event.call
-    shown = getattr(event, "arguments", call.arguments if isinstance(event, CallInvalid) else None)
+    shown = getattr(event, "arguments", call.arguments if isinstance(event, CallInvalid | ToolStarted) else None)
     arguments = {} if shown is None else {"arguments": plain_value(shown)}
     called = {"tool": call.name, **arguments, "call_id": str(call.call_id)}
     match event:

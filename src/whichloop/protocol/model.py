@@ -6,7 +6,7 @@ import contextlib
 import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, cast, runtime_checkable
 
 from .chat import CallDelta, Capabilities, Chunk, Message, Reply, Usage, reply_of_pieces, whole_pieces
 from .json_text import canonical_json
@@ -116,6 +116,46 @@ class WrappedModel:
 
     def stream(self, request: Request) -> AsyncIterator[Chunk]:
         return self.model.stream(request)
+
+
+Asks = Callable[[Request], AsyncGenerator[Chunk, None]]
+"""Asks a model for a reply in pieces; one that is asked for whole is a single chunk."""
+
+
+class ModelAround(WrappedModel):
+    """A model around another that treats replies alike, whether they are asked for whole or in pieces; override `chunks`."""
+
+    def __init__(self, model: Model, change: Callable[[Request], Request] | None = None) -> None:
+        """`change`: makes of a request the one that the model within gets."""
+        super().__init__(model)
+        self._change = change
+
+    def chunks(self, request: Request, ask: Asks) -> AsyncGenerator[Chunk, None]:
+        """Yield the reply in pieces; the last chunk holds it whole. `ask`: asks the model within, as this one was asked."""
+        return ask(request if self._change is None else self._change(request))
+
+    async def complete(self, request: Request) -> Reply:
+        return await whole_reply(self.chunks(request, self.ask_whole))
+
+    def stream(self, request: Request) -> AsyncGenerator[Chunk, None]:
+        return self.chunks(request, self.ask_in_pieces)
+
+    async def ask_whole(self, request: Request) -> AsyncGenerator[Chunk, None]:
+        yield Chunk(reply=await self.model.complete(request))
+
+    def ask_in_pieces(self, request: Request) -> AsyncGenerator[Chunk, None]:
+        return cast(AsyncGenerator[Chunk, None], self.model.stream(request))
+
+
+async def whole_reply(chunks: AsyncGenerator[Chunk, None]) -> Reply:
+    """Return the reply that a stream ends with. Raises ProviderError if it has none."""
+    reply = None
+    async with contextlib.aclosing(chunks):
+        async for chunk in chunks:
+            reply = chunk.reply or reply
+    if reply is None:
+        raise ProviderError("the stream ended without a reply", "server")
+    return reply
 
 
 class StreamsWhole:

@@ -84,11 +84,13 @@ class TakesProgram:
 # --- a program as data ---
 
 
-def merged(program: Program, changes: Program) -> Program:
-    """Return the loop's own program with changes. `changes`: the states of some of its predictors.
+def merged(program: Program, changes: Program | None) -> Program:
+    """Return the loop's own program with changes. `changes`: the states of some of its predictors, None for none.
 
     Raises ValueError for a predictor that the loop does not have.
     """
+    if not changes:
+        return program
     for name in changes:
         if name not in program:
             raise ValueError(f"predictor {name!r} is not one of this loop's; {nearest(name, program)}")

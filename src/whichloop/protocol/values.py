@@ -99,6 +99,14 @@ def render_value(value: Any) -> str:
         return _legible_text(value, _notation)
 
 
+def canonical(value: object) -> str:
+    """Return canonical JSON; what JSON cannot say, as text."""
+    try:
+        return canonical_json(value)
+    except (TypeError, ValueError, RecursionError):  # NaN, a depth that is read but not written
+        return render_value(value)
+
+
 def json_safe(value: Any) -> Any:
     """Return a value that JSON can hold; whatever JSON cannot hold becomes text."""
     if isinstance(value, str):

@@ -106,19 +106,14 @@ def test_on_step_returns_the_step_or_none(returned: bool) -> None:
 
 @row("S3-11", "S3-38", "B3-1", "X-1")
 def test_model_temperature_and_max_tokens_hold_from_the_next_request_on() -> None:
-    second, resolved = Script(SEARCH, finish("second")), list[Any]()
+    first, second = Script(SEARCH), Script(SEARCH, finish("second"))
+    given = {"model": second}
 
     def on_step(step: Step) -> None:
-        assert (step.model == "provider/second") is (step.counter == 2)
-        step.model, step.temperature, step.max_tokens = "provider/second", 0.1, 50
+        assert (step.model is given) is (step.counter == 2)
+        step.model, step.temperature, step.max_tokens = given, 0.1, 50
 
-    def resolver(given: Any) -> Any:
-        resolved.append(given)
-        return second
-
-    first = Script(SEARCH)
-    assert run(steps(on_step=on_step, resolver=resolver, temperature=0.9), first, search).answer == "second"
-    assert resolved == ["provider/second"]  # once: it is the same from then on
+    assert run(steps(on_step=on_step, temperature=0.9), first, search).answer == "second"
     assert first.requests[0].sampling.as_dict() == {"temperature": 0.9}
     assert [request.sampling.as_dict() for request in second.requests] == [{"temperature": 0.1, "max_tokens": 50}] * 2
 
@@ -197,7 +192,7 @@ def test_a_history_may_be_edited_and_trimmed_and_what_is_mended_is_said_once(cap
 ENTRIES = st.one_of(
     st.builds(
         lambda role, text: {"role": role, "content": text},
-        st.sampled_from(["user", "system", "assistant", "odd"]),
+        st.sampled_from(["user", "system", "assistant"]),
         st.text(max_size=3),
     ),
     st.builds(lambda name: {"role": "tool", "content": "r", "tool_call_id": name}, st.sampled_from(["id_search", "b", ""])),
@@ -209,7 +204,7 @@ ENTRIES = st.one_of(
         },
         st.lists(st.sampled_from(["id_search", "b", ""]), max_size=3),
     ),
-    st.sampled_from([{}, None, 3, "text", Message("user", "m"), {"role": "assistant", "tool_calls": [3]}]),
+    st.just(Message("user", "m")),
 )
 
 

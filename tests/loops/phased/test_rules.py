@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from tests.loops.helpers import Notes, add
 from tests.loops.phased import helpers
 from tests.loops.phased.helpers import FAIL, INCOMPLETE, Brain, CallbackLog, adding, box, finished, hang, plan, run, statuses
 from tests.rows import row
-from whichloop.loops.phased import Phase, Phased, PhaseTask, TaskStatus, ToolCallStatus, ToolContextManager
+from whichloop.loops.phased import Phased, PhaseTask, TaskStatus, ToolCallStatus, ToolContextManager
 from whichloop.protocol import Chunk, Query, Reply, Request, StopReason, Toolbox, ToolCall
 from whichloop.protocol.moves import Act, Answer, Role, Text, Understanding
 
@@ -127,7 +128,9 @@ def test_option_cancel_grace_s_is_how_long_a_thread_is_waited_for(grace: float, 
 @row("S1-5")
 def test_prompts_can_be_replaced_by_phase_and_the_format_stays() -> None:
     model, small = Brain(), Brain()
-    run(Phased(prompts={Phase.PLAN: "Plan like a pirate.", Phase.EXECUTE: "Pick like one."}, select_model=small), model)
+    own = Phased(select_model=small)
+    changed = {"plan": "Plan like a pirate.", "select": "Pick like one."}
+    run(own.with_predictors({name: replace(own.predictors[name], instructions=text) for name, text in changed.items()}), model)
     (plan,) = (request.messages[0].content for request in model.requests if request.role.value == "plan")
     assert plan.startswith("Plan like a pirate.")
     assert '"dependsOn"' in plan

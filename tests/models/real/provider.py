@@ -18,7 +18,7 @@ from tests.cases import cases
 from whichloop.dspy_seam import DspyModel, open_lm
 from whichloop.models.local.model import open_model
 from whichloop.models.real import RealOptions
-from whichloop.protocol import Chunk, Message, Model, NativeCall, Reply, Request
+from whichloop.protocol import Chunk, Message, NativeCall, Reply, Request
 
 SECRET = "sk-test-SECRET-0123456789"
 NAME = "openai/test-model"
@@ -158,23 +158,23 @@ def in_turn(*answers: CannedAnswer) -> Rule:
     return lambda heard: left.pop(0) if len(left) > 1 else left[0]
 
 
-async def _ask(model: Model, request: Request, close: Callable[[], Any]) -> Reply:
+async def _ask(model: Any, request: Request) -> Reply:
     try:
         return await model.complete(request)
     finally:
-        await close()
+        await model.aclose()
 
 
 def ask(server: Server, request: Request = HELLO, *, name: str = NAME, patience_s: float = 20.0) -> Reply:
     """One reply, retries included."""
     model = open_model(name, server.url, RealOptions(patience_s=patience_s))
-    return asyncio.run(_ask(model, request, model.aclose))
+    return asyncio.run(_ask(model, request))
 
 
 def ask_once(server: Server, request: Request = HELLO) -> Reply:
     """One attempt."""
     model = DspyModel(open_lm(NAME, server.url))
-    return asyncio.run(_ask(model, request, model.aclose))
+    return asyncio.run(_ask(model, request))
 
 
 TEXT = st.text(max_size=30)

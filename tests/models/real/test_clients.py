@@ -7,7 +7,7 @@ from contextlib import aclosing
 
 import pytest
 
-from whichloop.dspy_seam import close_local_clients, local_client
+from whichloop.dspy_seam import local_client
 from whichloop.dspy_seam.clients import LOCAL_KEY
 from whichloop.models.local.model import open_model
 from whichloop.protocol import ProviderError
@@ -29,13 +29,13 @@ from .provider import (
 )
 
 
-def test_local_clients_share_their_connections(shared):
+def test_a_local_client_keeps_its_connection(shared):
     shared.rule = lambda heard: completion("ok")
 
     async def ask_all() -> list[str]:
-        models = [local_client(shared.url) for _ in range(5)]
-        replies = [await model.complete(HELLO) for model in models]
-        await close_local_clients()
+        model = local_client(shared.url)
+        replies = [await model.complete(HELLO) for _ in range(5)]
+        await model.aclose()
         return [reply.text for reply in replies]
 
     before = len(shared.seen)
@@ -49,7 +49,7 @@ def test_a_local_client_goes_round_a_proxy(shared, monkeypatch):
     monkeypatch.delenv("NO_PROXY", raising=False)
     monkeypatch.delenv("no_proxy", raising=False)
     shared.rule = lambda heard: completion("direct")
-    assert asyncio.run(_ask(local_client(shared.url), HELLO, close_local_clients)).text == "direct"
+    assert asyncio.run(_ask(local_client(shared.url), HELLO)).text == "direct"
     assert ask_once(shared).text == "direct"
 
 
@@ -70,7 +70,7 @@ def test_a_server_of_ones_own_gets_the_key_that_is_set_or_none_and_a_gateway_its
     assert shared.seen[-1].key == SECRET
     monkeypatch.setenv("OPENAI_BASE_URL", shared.url)
     model = open_model(NAME)
-    asyncio.run(_ask(model, HELLO, model.aclose))
+    asyncio.run(_ask(model, HELLO))
     assert shared.seen[-1].key == SECRET
 
 

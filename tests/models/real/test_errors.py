@@ -183,5 +183,5 @@ def test_nothing_that_a_provider_said_is_behind_an_error(shared, said, streamed)
             await model.aclose()
 
     with pytest.raises(ModelError) as caught:
-        asyncio.run(go() if streamed else _ask(model, HELLO, model.aclose))
+        asyncio.run(go() if streamed else _ask(model, HELLO))
     assert (caught.value.__cause__, caught.value.__context__) == (None, None)

@@ -78,7 +78,7 @@ def test_anthropics_counts_mean_what_all_others_mean(shared, streamed, monkeypat
     shared.rule = lambda heard: CannedAnswer(None, frames=sent) if streamed else CannedAnswer(whole)
     model = open_model("anthropic/claude-sonnet-4-5", shared.url)
     assert (model.capabilities.context_tokens or 0) >= 200_000
-    reply = asyncio.run(_read(model, HELLO))[-1].reply if streamed else asyncio.run(_ask(model, HELLO, model.aclose))
+    reply = asyncio.run(_read(model, HELLO))[-1].reply if streamed else asyncio.run(_ask(model, HELLO))
     assert reply is not None
     assert reply.usage is not None
     assert (reply.usage.input_tokens, reply.usage.cached_tokens, reply.usage.output_tokens) == (105, 90, 5)

@@ -7,9 +7,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from whichloop.metrics.trace import TracedCall, canonical
+from whichloop.metrics.trace import TracedCall
 from whichloop.protocol import Message, Reply
 from whichloop.protocol.tool_calls import NEVER_RAN
+from whichloop.protocol.values import canonical
 
 MAX_HINT_CHARS = 2_000
 """Maximum length of a message about a call; a longer one is a whole prompt."""

@@ -11,8 +11,9 @@ from typing import Any, Literal, NamedTuple
 from whichloop.metrics.arm_info import IMPORTED
 from whichloop.metrics.record import Record
 from whichloop.metrics.summary import PRIMARY
-from whichloop.metrics.trace import ModelExchange, ToolRun, Trace, TraceEvent, TraceHead, canonical
+from whichloop.metrics.trace import ModelExchange, ToolRun, Trace, TraceEvent, TraceHead
 from whichloop.protocol.json_text import digest, sha256
+from whichloop.protocol.values import canonical
 
 from .chats import asked_in
 from .conversation import ConversationItem, events_of, untold_of

@@ -11,8 +11,9 @@ from typing import Any
 
 from whichloop.metrics.record import Record
 from whichloop.metrics.summary import PRIMARY
-from whichloop.metrics.trace import Trace, canonical
+from whichloop.metrics.trace import Trace
 from whichloop.protocol.json_text import Json, digest, sha256, short_digest
+from whichloop.protocol.values import canonical
 from whichloop.runs.manifest import ArmEntry, Manifest
 
 from .foreign_trials import SAME_IN_RECORD, ForeignArm, ForeignLog, ForeignTrace, ForeignTrial, ImportedTask

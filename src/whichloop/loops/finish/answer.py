@@ -1,7 +1,4 @@
-"""What `__finish__` takes, how a reply states it, and the wire formats: native calls, and XML where a model cannot be forced.
-
-Rows such as B3-7 are those of docs/conformance.md.
-"""
+"""What `__finish__` takes, how a reply states it, and the wire formats: native calls, and XML where a model cannot be forced."""
 
 from __future__ import annotations
 
@@ -13,6 +10,7 @@ from typing import Any, ClassVar
 from pydantic import BaseModel, ValidationError
 
 from whichloop.protocol import Act, Answer, Inexpressible, Move, NativeCall, Reply, Role, ToolCall, WireError
+from whichloop.protocol.values import shown_short
 from whichloop.protocol.wire import from_json, json_text, native_call, read_back
 
 from .xml_output import output_xml, read_output, resolved
@@ -122,9 +120,7 @@ def parameters_of(model: type[BaseModel]) -> Mapping[str, Any]:
 
 def _problems(value: Any, schema: Mapping[str, Any] | None, above: list[str]) -> list[str]:
     if schema is None:
-        shown = repr(value)
-        shown = shown if len(shown) <= 60 else f"{shown[:57]}..."
-        return [] if isinstance(value, str) else [f"{_place(above)}: {shown} is not of type 'string'"]
+        return [] if isinstance(value, str) else [f"{_place(above)}: {shown_short(value)} is not of type 'string'"]
     from jsonschema.validators import validator_for  # noqa: PLC0415  # takes long, and plain text needs none
     from referencing import Registry  # noqa: PLC0415  # takes long, and plain text needs none
 

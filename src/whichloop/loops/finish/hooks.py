@@ -1,23 +1,21 @@
-"""What hooks get and give: a step with its calls and results, the pieces of a streamed reply, and the answer as far as it is known.
-
-Rows such as S3-17 are those of docs/conformance.md.
-"""
+"""What hooks get and give: a step with its calls and results, the pieces of a streamed reply, the answer as far as it is known."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from types import UnionType
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, Union, cast, get_args, get_origin
 
 from pydantic import BaseModel, Field, TypeAdapter, create_model
 from pydantic_core import from_json
 
 from whichloop.loops.provider_retry import RetryingModel
-from whichloop.protocol import SILENT, CallDelta, Chunk, Model, ModelError, ProviderError, Reply, StopRun, Tool, ToolCall
+from whichloop.protocol import SILENT, CallDelta, Chunk, Model, ModelError, Reply, StopRun, Tool, ToolCall
+from whichloop.protocol.model import whole_reply
 from whichloop.protocol.threads import in_thread, is_async_function
 
 from .answer import FINISH, Output, parameters_of
@@ -75,10 +73,8 @@ class Step:
     response: Reply
     tool_calls: list[ToolCall]
     tool_results: list[ToolResult]
-    """Results in the order of the calls."""
     _run: Run = field(repr=False)
     finished: bool = False
-    """Whether `finish` has been called."""
     answer: Any = None
     """The validated answer that `finish` was called with."""
 
@@ -125,7 +121,6 @@ class StreamChunk:
     partial: Any = None
     """The answer as far as it is known, while `__finish__` is being written: Partial[T], or a dict under a JSON schema."""
     tool_call: CallDelta | None = None
-    """Another call, as far as it is known."""
     done: bool = False
     """True for the last chunk of a model call."""
 
@@ -141,18 +136,15 @@ async def streamed(chunks: AsyncIterator[Chunk], output: Output, hook: Callable[
     calls: dict[int, CallDelta] = {}
     shown = Counter[int]()
     """Characters of each call's arguments that were handed out."""
-    reply: Reply | None = None
-    try:
-        async for chunk in chunks:
-            for piece in _pieces(chunk, calls, shown, output):
-                await call_hook(hook, piece)
-            reply = chunk.reply or reply
-    finally:
-        if hasattr(chunks, "aclose"):
-            await chunks.aclose()
-    if reply is None:
-        raise ProviderError("the stream ended without a reply", "server")
-    return reply
+
+    async def handed_out() -> AsyncGenerator[Chunk, None]:
+        async with aclosing(cast(AsyncGenerator[Chunk, None], chunks)):
+            async for chunk in chunks:
+                for piece in _pieces(chunk, calls, shown, output):
+                    await call_hook(hook, piece)
+                yield chunk
+
+    return await whole_reply(handed_out())
 
 
 def _pieces(chunk: Chunk, calls: dict[int, CallDelta], shown: Counter[int], output: Output) -> list[StreamChunk]:

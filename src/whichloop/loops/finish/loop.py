@@ -1,9 +1,4 @@
-"""The loop of design 3: its configuration, `run`, and the core that both faces share.
-
-The docstring of the package (`__init__.py`) follows a run from the top.
-
-Rows such as B3-5 are those of docs/conformance.md.
-"""
+"""The loop of design 3: its configuration, `run`, and the core that both faces share."""
 
 from __future__ import annotations
 
@@ -21,7 +16,6 @@ from whichloop.protocol.model import ContextOverflow, Model, ModelError, Provide
 from whichloop.protocol.moves import Codec, Role
 from whichloop.protocol.outcome import AnswerT, Outcome, Query, StopReason
 from whichloop.protocol.program import Program, TakesProgram, merged, repr_with_program
-from whichloop.protocol.redact import logger_of
 from whichloop.protocol.tool_calls import Observation, ToolSpec
 from whichloop.protocol.tools import Toolbox
 from whichloop.protocol.values import error_text, render_value
@@ -31,8 +25,6 @@ from .answer import DESCRIPTION, FINISH, FinishCodec, Output, ReadCall, StatedAn
 from .hooks import HookFailed, ParseError, Step, call_hook, resolve_model, streamed
 from .state import CurrentTools, History, Run, ToolResult, Unfinished
 from .xml_output import input_xml, instruction
-
-logger = logger_of(__name__)
 
 SYSTEM_PROMPT = """\
 Solve the task in the user's message. Call the tools that you are given where they help, one or several at a time, and look at \
@@ -85,8 +77,6 @@ class Finish(ToolSettings, TakesProgram, RunsSync):
     """Called after a step's tools and before the next request. A def gets a thread of its own, an async def none."""
     on_stream: Callable[[Any], Any] | None = no_option(None)
     """Called with every StreamChunk, on threads as `on_step` is; if given, replies are streamed."""
-    resolver: Callable[[Any], Model] = no_option(resolve_model)
-    """Makes a Model of a name or a dict that `on_step` puts into `step.model`."""
     program: Program | None = no_option(None)
     """Instructions and demonstrations in the place of the design's own."""
 
@@ -115,8 +105,7 @@ class Finish(ToolSettings, TakesProgram, RunsSync):
     @property
     def predictors(self) -> Program:
         """`decide`: the system text. The tools are described in the request itself."""
-        own = {DECIDE: own_prompt(self.system_prompt or "", "reply")}
-        return merged(own, self.program) if self.program else own
+        return merged({DECIDE: own_prompt(self.system_prompt or "", "reply")}, self.program)
 
     def with_step_limit(self, tool_steps: int) -> Self:
         return replace(self, max_steps=tool_steps + 1)
@@ -141,7 +130,6 @@ class Finish(ToolSettings, TakesProgram, RunsSync):
             stop, error = StopReason.TERMINATED, failure.__cause__
         details: dict[str, Any] = {"history": run.history}
         if error is not None:
-            logger.info("the run ends as %s: %s: %s", stop, type(error).__name__, error_text(error))
             details |= {"error": f"{type(error).__name__}: {error_text(error)}", "exception": error}
         if stop in (StopReason.UNFINISHED, StopReason.MAX_STEPS):
             details["unfinished"] = run.last
@@ -273,7 +261,7 @@ class Finish(ToolSettings, TakesProgram, RunsSync):
                 result.shown = None
         if step.model is not run.model_given and not step.finished:
             try:
-                run.model = self.resolver(step.model)
+                run.model = resolve_model(step.model)
             except Exception as error:  # a name that the hook made up
                 raise HookFailed from error
             run.model_given = step.model

@@ -22,7 +22,6 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields
-from difflib import get_close_matches
 from typing import Any, ClassVar
 
 from pydantic import BaseModel
@@ -39,7 +38,6 @@ from .state import History, Run, Unfinished, as_tool, message_of, refuse_reserve
 from .xml_output import input_xml
 
 MAX_DEPTH = 3
-"""How deep branches may be nested."""
 
 
 class UnfinishedError(Exception):
@@ -60,7 +58,6 @@ class _ModuleCall:
     parent: _ModuleCall | None
     event_loop: asyncio.AbstractEventLoop
     branches: Counter[str] = field(default_factory=Counter)
-    """Branches begun, by name."""
     running: set[asyncio.Task[Any]] = field(default_factory=set)
     """Tasks that branches run in."""
     is_over: bool = False
@@ -135,9 +132,6 @@ class Module:
         super().__init_subclass__(**settings)
         refuse_approval(cls)
         _config_of(cls)
-        for name in vars(cls):  # `max_step = 5` would make a single turn without a word
-            if "_" in name.strip("_") and not hasattr(Module, name) and (near := get_close_matches(name, _OPTIONS, 1, cutoff=0.85)):
-                raise TypeError(f"{cls.__name__}.{name}: did you mean {near[0]!r}?")
         for name in ("initial_input", "final_output"):
             model_class = getattr(cls, name)
             if model_class is not None and not (isinstance(model_class, type) and issubclass(model_class, BaseModel)):

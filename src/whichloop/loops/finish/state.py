@@ -1,15 +1,12 @@
-"""The state of one run: the conversation, which hooks may change, the tools on offer, and the results of calls.
-
-Rows such as B3-2 are those of docs/conformance.md.
-"""
+"""The state of one run: the conversation, which hooks may change, the tools on offer, and the results of calls."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar, get_args, overload
+from typing import Any, TypeVar, overload
 
-from whichloop.protocol.chat import Message, MessageRole, Reply
+from whichloop.protocol.chat import Message, Reply
 from whichloop.protocol.events import Observer
 from whichloop.protocol.model import Model
 from whichloop.protocol.redact import logger_of
@@ -28,7 +25,6 @@ REMOVED = "(removed)"
 """The text in the place of a result that was taken out of the history while its call stayed."""
 F = TypeVar("F", bound=Callable[..., Any])
 _MARK = "__whichloop_tool__"
-_ROLES = get_args(MessageRole)
 
 
 class _Said(dict[str, Any]):
@@ -86,7 +82,6 @@ class Run:
     max_tokens: int | None
     scope: str = ""
     counter: int = 0
-    """Steps so far."""
     failures: int = 0
     """Replies in a row without valid `__finish__` or executed tool."""
     last: Unfinished = Unfinished()
@@ -130,7 +125,7 @@ class Run:
         return None
 
     def messages(self) -> tuple[Message, ...]:
-        """Return the messages of the next request, whatever hooks have made of the history."""
+        """Return the messages of the next request. Raises ValueError for what a hook has put there and is no message."""
         messages, count = legal_messages(self.history)
         self._mended(count)
         return messages
@@ -174,17 +169,8 @@ def legal_messages(history: History) -> tuple[tuple[Message, ...], int]:
 
 
 def message_of(item: Any) -> Message:
-    """Return whatever a hook has put into the history as a message; what is none becomes the user's words."""
-    if isinstance(item, Message):
-        return item
-    if not isinstance(item, Mapping) or item.get("role") not in _ROLES:
-        item = {"role": "user", "content": item.get("content") if isinstance(item, Mapping) else render_value(item)}
-    try:
-        message = Message.from_dict(item)
-    except (ValueError, TypeError):  # content of another type, say, or calls that are none
-        content = item.get("content")
-        text = "" if content is None else render_value(content)
-        message = Message(item["role"], text, call_id=str(item.get("tool_call_id", "")))
+    """Return an item of the history, which a hook may have put there. Raises ValueError for what is no message."""
+    message = item if isinstance(item, Message) else Message.from_dict(item)
     native = getattr(item, "native", None)
     return message if native is None else replace(message, native=native)
 

@@ -2,8 +2,6 @@
 
 The reader knows the names that it looks for, and takes all other markup as text. It goes through the tags once, so that its time
 grows with the length of the reply and with nothing else; it knows the five predefined entities and character references only.
-
-Rows such as S3-22 are those of docs/conformance.md.
 """
 
 from __future__ import annotations
@@ -137,7 +135,6 @@ def shape_of(options: list[Mapping[str, Any]]) -> Mapping[str, Any]:
 # --- reading ---
 
 MAX_DEPTH = 100
-"""How deep elements may be nested."""
 _ATTRIBUTES = r"""(?:\s(?:"[^"<]*"|'[^'<]*'|[^<>"'/]|/(?!>))*)?"""
 """No attribute has a `<` (XML 1.0, section 3.1), so that none is read twice. Not possessive: CPython 3.11.2 gets `*+` wrong."""
 _ENTITY = re.compile(r"&(?:(amp|lt|gt|quot|apos)|#(\d{1,7})|#x([0-9a-fA-F]{1,6}));")

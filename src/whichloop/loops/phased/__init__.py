@@ -11,7 +11,7 @@ Follow a run, from the top:
 - Below it the phases follow in their order; each asks by `PhasedRun._ask` (run.py), with a text of prompts.py, in a format of
   codecs.py. `PhasedRun._execute` (run.py) starts each task of a round once what it depends on has ended.
 - `ToolExecutor.select_tools` (executor.py) and `ToolExecutor.execute_tools` (executor.py) pick and make a task's calls.
-- `ToolContextManager.save` (state.py) keeps each result; `PhasedRun._answer` (run.py) loads those that the model chooses.
+- `ToolContextManager.save` (state.py) keeps each result; `PhasedRun._answer` (run.py) shows those that the model chooses.
 - `RunEnd.checkpoint` (executor.py) stops all of this where the run's token is set or a task has failed.
 """
 

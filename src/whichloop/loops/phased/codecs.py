@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from whichloop.loops.shared.json_codec import TEXT, TEXTS, Data, JsonCodec, object_of, read_text, read_texts
+from whichloop.loops.shared.json_codec import TEXT, TEXTS, Data, JsonCodec, object_of, read_flag, read_text, read_texts
 from whichloop.protocol import Reply, Role
 from whichloop.protocol.json_text import canonical_json
 from whichloop.protocol.moves import Act, Answer, Completion, Inexpressible, Move, PlanTask, Tasks, Text, Understanding, WireError
@@ -82,9 +82,7 @@ def read_task(data: Any) -> PlanTask:
 
 
 def read_judgement(data: Data) -> Completion:
-    if not isinstance(data.get("isComplete"), bool):
-        raise WireError('"isComplete" must be true or false')
-    judgement = Completion(data["isComplete"], read_text(data, "reasoning", ""), read_texts(data, "missingInfo"))
+    judgement = Completion(read_flag(data, "isComplete"), read_text(data, "reasoning", ""), read_texts(data, "missingInfo"))
     read_texts(data, NEXT_STEPS)
     return judgement
 

@@ -1,7 +1,6 @@
 """The tools of a task: the model picks calls just in time, and the ToolExecutor makes them together (rows S1-6 to S1-15).
 
 `AgentTools` is the layout without an executor: calls in sequence, each with a summary (rows S1-37 to S1-41).
-Rows such as S1-6 are those of docs/conformance.md.
 """
 
 from __future__ import annotations
@@ -54,8 +53,6 @@ class RunEnd:
     def checkpoint(self) -> None:
         """Raise CancelledError or the cause once the run is over."""
         checkpoint(self.token)
-        if isinstance(self.cause, asyncio.CancelledError):
-            raise asyncio.CancelledError(*self.cause.args)
         if self.cause is not None:
             raise self.cause
 
@@ -156,15 +153,13 @@ class ToolExecutorOptions(ToolSettings):
     """Where results are kept."""
     model: Model | None = None
     """The model that picks the tools and summarizes results; execution alone needs no model."""
-    prompts: Mapping[str, str] | None = None
-    """Texts that replace the default ones."""
     cancel_grace_s: float = 5.0
     """Seconds that tools in threads are waited for once the token is set."""
     observer: Observer = SILENT
     select_model: Model | None = None
     """A smaller model that picks the tools instead of `model`."""
     program: Program | None = None
-    """Instructions and demonstrations instead of `prompts`."""
+    """Instructions and demonstrations in place of the design's own."""
 
 
 class ToolExecutor:
@@ -180,7 +175,7 @@ class ToolExecutor:
         self.options = options
         tools = options.tools if isinstance(options.tools, Toolbox) else Toolbox(map(as_tool, options.tools))
         self.toolbox = options.configured_tools(tools, at_once=True)
-        self.predictors = predictors_of(options.prompts, options.program)
+        self.predictors = predictors_of(options.program)
 
     async def select_tools(self, task: PhaseTask, understanding: Understanding | None) -> list[ToolCallStatus]:
         """Return the calls that the model picks for a task from `task.context`; an empty list if it needs no tool.

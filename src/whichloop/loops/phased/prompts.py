@@ -47,22 +47,15 @@ PREDICTORS: Mapping[str, tuple[str, str]] = {
 """Predictor → its text among PROMPTS, and its output field, which is never `answer`: labelled examples have that field."""
 
 
-def program_of(prompts: Mapping[str, str] | None, changed: Program | None) -> Program:
-    """Return all predictors. `prompts`: texts that replace some of PROMPTS. `changed`: states that replace both.
-
-    Raises ValueError for an unknown name.
-    """
-    for name in prompts or ():
-        if name not in PROMPTS:
-            raise ValueError(f"prompts: {name!r} is none of {', '.join(PROMPTS)}")
-    texts = {**PROMPTS, **(prompts or {})}
-    own = {name: own_prompt(texts[text], output) for name, (text, output) in PREDICTORS.items()}
-    return merged(own, changed or {})
+def program_of(changed: Program | None) -> Program:
+    """Return all predictors. `changed`: those that replace the design's own. Raises ValueError for an unknown name."""
+    own = {name: own_prompt(PROMPTS[text], output) for name, (text, output) in PREDICTORS.items()}
+    return merged(own, changed)
 
 
-def predictors_of(prompts: Mapping[str, str] | None, changed: Program | None) -> Mapping[str, Predictor]:
+def predictors_of(changed: Program | None) -> Mapping[str, Predictor]:
     """Return all predictors by name, ready to ask."""
-    return {name: Predictor(name, prompt) for name, prompt in program_of(prompts, changed).items()}
+    return {name: Predictor(name, prompt) for name, prompt in program_of(changed).items()}
 
 
 async def ask(

@@ -1,82 +1,43 @@
-"""One run: understand, then rounds of plan, execute and reflect, then answer (rows S1-17 to S1-28, S1-43).
-
-Rows such as S1-17 are those of docs/conformance.md.
-"""
+"""One run: understand, then rounds of plan, execute and reflect, then answer (rows S1-17 to S1-28, S1-43)."""
 
 from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from itertools import chain, count
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from whichloop.loops.shared.json_codec import read_texts
-from whichloop.loops.shared.option_checks import ToolSettings, at_least, no_option
-from whichloop.protocol import ContextOverflow, Model, ModelError, Observer, Outcome, Query, Reply, Request, StopReason, Toolbox
+from whichloop.protocol import (
+    Chunk,
+    ContextOverflow,
+    Model,
+    ModelError,
+    Observer,
+    Outcome,
+    Query,
+    Reply,
+    Request,
+    StopReason,
+    Toolbox,
+)
 from whichloop.protocol.cancellation import is_being_cancelled, stop_tasks
+from whichloop.protocol.model import whole_reply
 from whichloop.protocol.moves import PlanTask, Tasks, Understanding, WireError
-from whichloop.protocol.program import Program
-from whichloop.protocol.redact import logger_of
 from whichloop.protocol.values import cap
 from whichloop.protocol.wire import read_object
 
 from . import codecs, prompts
-from .executor import CANCELLED, AgentTools, RunEnd, StoppableModel, ToolExecutor, ToolExecutorOptions, keep, next_ended, unless_set
+from .executor import CANCELLED, AgentTools, RunEnd, StoppableModel, ToolExecutor, keep, next_ended, unless_set
 from .prompts import failures_text, guidance_text, paragraphs, results_text, sections, thoughts_text
 from .state import AgentCallbacks, Phase, PhaseTask, Reflection, TaskStatus, TaskType, ToolCallStatus, ToolContextManager, notify
 
-logger = logger_of(__name__)
+if TYPE_CHECKING:
+    from .loop import Phased
 
 ANSWER_RETRIES = 2
 """How often an answer that the query's type refuses is asked for again; without a type none is refused."""
-
-
-@dataclass(frozen=True, slots=True)
-class PhasedOptions(ToolSettings):
-    """The options of `Phased`. Raises ValueError for a limit that leaves nothing to do, an unknown rule, layout or prompt."""
-
-    max_rounds: int = at_least(1, 5)
-    """Most rounds of plan, execute and reflect."""
-    max_tool_tasks: int | None = at_least(0, None)
-    """Most tasks of the whole run that may use tools; None for no limit."""
-    understand: bool = True
-    """Ask first what the question is after."""
-    plan: bool = True
-    """Ask for a plan in each round; False makes the question itself the only task."""
-    reflect: bool = True
-    """Judge after each round whether it is enough; False answers after the first."""
-    failed_dependency: Literal["run", "skip", "fail"] = "run"
-    """What happens to a task when one that it depends on has failed: it is told so, left out, or fails too."""
-    tool_layout: Literal["executor", "agent"] = "executor"
-    """executor: a task's calls run together; agent: the agent runs them in sequence and summarizes each result."""
-    cancel_grace_s: float = at_least(0, 5.0)
-    """Seconds to wait for tools in threads once the cancellation token is set."""
-    callbacks: AgentCallbacks | None = no_option(None)
-    """Listens to phases, tasks and tool calls."""
-    prompts: Mapping[str, str] | None = no_option(None)
-    """Texts that replace some of PROMPTS."""
-    cancellation_token: asyncio.Event | None = no_option(None)
-    """Once it is set, the run ends without an answer. As any asyncio.Event it serves the runs of one event loop."""
-    executor: Any = no_option(None)
-    """Replaces the layout's own: any object with `select_tools` and `execute_tools`, which gets the token only if the run has one.
-    It brings its tools and its model, which the harness does not see."""
-    select_model: Model | None = no_option(None)
-    """A smaller model for the choice of tools."""
-    context_manager: ToolContextManager | None = no_option(None)
-    """Where results are kept; None: in memory, for this run."""
-    program: Program | None = no_option(None)
-    """Instructions and demonstrations instead of `prompts`."""
-
-    def __post_init__(self) -> None:
-        ToolSettings.__post_init__(self)
-        prompts.program_of(self.prompts, None)
-
-    def executor_options(self, tools: Toolbox | Sequence[Any], **own: Any) -> ToolExecutorOptions:
-        """Return the options of an executor, with those that the loop has, too. `own`: those that it has not."""
-        shared = ("prompts", "cancel_grace_s", "program", "tool_timeout_s", "tool_max_chars", "tool_threads")
-        return ToolExecutorOptions(tools, **{name: getattr(self, name) for name in shared}, **own)
 
 
 Asked = tuple[Any, Reply, WireError | None]
@@ -86,10 +47,10 @@ Asked = tuple[Any, Reply, WireError | None]
 class PhasedRun:
     """One run: what it was given, its state, and its phases in the order in which they run."""
 
-    def __init__(self, config: PhasedOptions, query: Query, tools: Toolbox, model: Model, observer: Observer) -> None:
+    def __init__(self, config: Phased, query: Query, tools: Toolbox, model: Model, observer: Observer) -> None:
         self.config, self.query, self.tools, self.observer = config, query, tools, observer
         self.question, self.query_id = query.full_text, uuid.uuid4().hex
-        self.predictors = prompts.predictors_of(config.prompts, config.program)
+        self.predictors = prompts.predictors_of(config.program)
         self.callbacks = config.callbacks or AgentCallbacks()
         self.contexts = config.context_manager or ToolContextManager()
         self.ending = RunEnd(config.cancellation_token)
@@ -266,7 +227,7 @@ class PhasedRun:
         if wanted and not self.chosen:
             self._note_unreadable(WireError(f'"contexts" holds no label of a result; they are {", ".join(calls)}'))
             self.chosen = list(calls)
-        return [f"{calls[label]}:\n{self._whole(calls[label])}" for label in self.chosen]
+        return [f"{calls[label]}:\n{cap(calls[label].output or '', calls[label].max_chars)}" for label in self.chosen]
 
     # --- a task of a round ---
 
@@ -362,14 +323,6 @@ class PhasedRun:
         """All calls that gave a result."""
         return [call for task in self.tasks for call in task.calls(TaskStatus.COMPLETED)]
 
-    def _whole(self, call: ToolCallStatus) -> str:
-        """Return what the answer reads of a kept result; with another store, or a disk that fails, only the call has it."""
-        try:
-            text = self.contexts.load([call.pointer or ""])[0].result
-        except (KeyError, OSError, ValueError):  # unknown; unreadable; damaged
-            text = call.output or ""
-        return cap(text, call.max_chars)
-
     # --- asking and telling ---
 
     async def _ask(self, name: str, codec: Any, text: str, scope: str = "", streams: bool = False) -> Asked:
@@ -388,13 +341,14 @@ class PhasedRun:
     async def _streamed(self, request: Request) -> Reply:
         """Return the model's reply, and tell its pieces as they come."""
         self.ending.checkpoint()
-        text, reply = "", None
-        async for chunk in self.model.stream(request):
-            text += chunk.text
-            reply = chunk.reply or reply
-            if chunk.text:
-                notify(self.callbacks.on_answer_stream, chunk.text)
-        return reply or Reply(text)
+
+        async def told() -> AsyncGenerator[Chunk, None]:
+            async for chunk in self.model.stream(request):
+                if chunk.text:
+                    notify(self.callbacks.on_answer_stream, chunk.text)
+                yield chunk
+
+        return await whole_reply(told())
 
     def _enter(self, phase: Phase) -> None:
         """Go over to a phase. Raises CancelledError once the token is set."""
@@ -432,7 +386,6 @@ class PhasedRun:
         }
         if error is not None:
             details["error"] = str(error)
-            logger.info("the run ends as %s: %s", stop_reason, error)
         return Outcome(answer, stop_reason, self.tool_tasks, None, details)
 
 

@@ -1,7 +1,4 @@
-"""The parts of a run: phases, tasks and their calls, who listens, and the kept results.
-
-Rows such as S1-28 are those of docs/conformance.md.
-"""
+"""The parts of a run: phases, tasks and their calls, who listens, and the kept results."""
 
 from __future__ import annotations
 
@@ -200,10 +197,7 @@ class ToolContextManager:
         Raises OSError if the directory cannot be written.
         """
         data = {"tool": tool_name, "args": dict(args), "result": render_value(result), "task_id": task_id, "query_id": query_id}
-        try:
-            text = json.dumps(data, default=render_value)
-        except (TypeError, ValueError, RecursionError):
-            text = json.dumps(data | {"args": {"arguments": render_value(args)}})
+        text = json.dumps(data, default=render_value)
         group = sha256(query_id)[:16]
         number = len(self.pointers_for(query_id)) + 1
         while not self._put(group, f"{group}/{number:06d}", text):
@@ -232,9 +226,6 @@ class ToolContextManager:
                 file.write(text)
         except FileExistsError:
             return False
-        except OSError:  # a full disk leaves no half of a result
-            (self._directory / f"{pointer}.json").unlink(missing_ok=True)
-            raise
         return True
 
     def _data(self, pointer: str) -> Any:

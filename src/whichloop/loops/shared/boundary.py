@@ -12,34 +12,40 @@ import contextlib
 import functools
 import inspect
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from dataclasses import replace
 from itertools import count
 from typing import Any, TypeVar, cast
 
 from whichloop.protocol import events
 from whichloop.protocol.cancellation import failure_of_model, stop_tasks
-from whichloop.protocol.chat import CallDelta, Chunk, Reply, reply_of_pieces, whole_pieces
+from whichloop.protocol.chat import CallDelta, Chunk, Reply, reply_of_pieces
 from whichloop.protocol.events import SILENT, EventOf, Observer, RunEvent
 from whichloop.protocol.loop import Loop
-from whichloop.protocol.model import Model, ModelError, ProviderError, Request, WrappedModel
-from whichloop.protocol.moves import Act, WireError
+from whichloop.protocol.model import Asks, Model, ModelAround, ModelError, Request, whole_reply
+from whichloop.protocol.moves import WireError
 from whichloop.protocol.outcome import AnswerT, Outcome, Query, StopReason
+from whichloop.protocol.redact import logger_of
 from whichloop.protocol.tool_calls import Observation, ToolCall
 from whichloop.protocol.tools import Toolbox, ToolboxAround
-from whichloop.protocol.values import ToolArgumentError, argument_json, own_copy
+from whichloop.protocol.values import ToolArgumentError, own_copy
+from whichloop.protocol.wire import calls_in
 
 from .call_ids import CallIds, RunFailed, as_asked, ids_of
 from .conversation import ConversationModel, RecordedToolbox, messages_after, usage_of
+
+logger = logger_of(__name__)
 
 
 class RelayingObserver(Observer):
     """Passes events and notes on to a product's observer; a loop that gets it does not tell the same again."""
 
-    def __init__(self, observer: Observer, ids: CallIds) -> None:
+    def __init__(self, observer: Observer, ids: CallIds, *, only_answers: bool = False) -> None:
+        """`only_answers`: for a loop within another, the outermost of which does all that is done once for a run."""
         self.observer = observer
         self.ids = ids
         self.streams = observer.streams
+        self.only_answers = only_answers
 
     def on_event(self, event: EventOf[Any]) -> None:
         """Raises RunFailed for what the observer raises."""
@@ -50,20 +56,11 @@ class RelayingObserver(Observer):
         """Raises as `on_event` does."""
         with self.ids.failure.noticed():
             self.observer.note(kind, **data)
-            self.observer.on_event(events.LoopNote(kind, data))
+            if not self.only_answers:
+                self.observer.on_event(events.LoopNote(kind, data))
 
 
-class InnerObserver(RelayingObserver):
-    """What a loop within another gets: the outermost does all that is done once for a run."""
-
-    only_answers = True
-
-    def note(self, kind: str, **data: Any) -> None:
-        with self.ids.failure.noticed():
-            self.observer.note(kind, **data)
-
-
-class WatchedModel(WrappedModel):
+class WatchedModel(ModelAround):
     """A model whose requests and replies are told; it streams every reply where the observer wants that and the model can."""
 
     def __init__(self, model: Model, tools: Toolbox, watching: RelayingObserver) -> None:
@@ -72,66 +69,31 @@ class WatchedModel(WrappedModel):
         self._tools = tools
         self._watching = watching
         self._numbers = count()
-        self.invalid: set[str] = set()
-        """Ids of the calls that were told as invalid and not made yet."""
 
     async def complete(self, request: Request) -> Reply:
-        if self._watching.streams and self.capabilities.streaming:
-            return await self._whole(request)
-        number, started = self._begin(request)
-        try:
-            reply = await self.model.complete(request)
-        except (ModelError, asyncio.CancelledError) as error:
-            failure = failure_of_model(error)
-            self._watching.on_event(events.RequestFailed(number, request, failure, time.perf_counter() - started))
-            raise failure from failure.__cause__
-        self._received(number, request, reply, started)
-        return reply
+        streams = self._watching.streams and self.capabilities.streaming
+        return await whole_reply(self.stream(request)) if streams else await super().complete(request)
 
-    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
-        number, started = self._begin(request)
-        text, has_calls, whole = "", False, False
+    async def chunks(self, request: Request, ask: Asks) -> AsyncGenerator[Chunk, None]:
+        number, tell = next(self._numbers), self._watching.on_event
+        tell(events.RequestStarted(number, request))
+        started = time.perf_counter()
+        is_told = self._watching.streams and ask != self.ask_whole
         answer = _AnswerSoFar(request)
         try:
-            async with contextlib.aclosing(cast(AsyncGenerator[Chunk, None], self.model.stream(request))) as chunks:
+            async with contextlib.aclosing(ask(request)) as chunks:
                 async for chunk in chunks:
-                    text += chunk.text
-                    if self._watching.streams:
-                        told = [chunk] if chunk.text or chunk.call is not None else []
-                        if not told and chunk.reply is not None and not text and not has_calls:
-                            told = whole_pieces(chunk.reply)  # it comes whole: one piece of text and one of each call
-                        for piece in told:
-                            self._watching.on_event(events.ReplyChunk(number, request, piece))
-                        if added := answer.add(chunk):
-                            self._watching.on_event(events.AnswerChunk(number, added))
-                    has_calls = has_calls or chunk.call is not None
+                    if is_told and (chunk.text or chunk.call is not None):
+                        tell(events.ReplyChunk(number, request, chunk))
+                    if is_told and (added := answer.add(chunk)):
+                        tell(events.AnswerChunk(number, added))
                     if chunk.reply is not None:
-                        whole = True
                         self._received(number, request, chunk.reply, started)
                     yield chunk
         except (ModelError, asyncio.CancelledError) as error:
             failure = failure_of_model(error)
-            self._watching.on_event(events.RequestFailed(number, request, failure, time.perf_counter() - started))
+            tell(events.RequestFailed(number, request, failure, time.perf_counter() - started))
             raise failure from failure.__cause__
-        except GeneratorExit:
-            if not whole:  # the loop has read enough
-                part = Reply(text, finish_reason="other")
-                self._watching.on_event(events.ReplyReceived(number, request, part, time.perf_counter() - started))
-            raise
-
-    async def _whole(self, request: Request) -> Reply:
-        """Return the reply of a stream. Raises ModelError, also for a stream that ends without a reply."""
-        reply = None
-        async for chunk in self.stream(request):
-            reply = chunk.reply or reply
-        if reply is None:
-            raise ProviderError("the stream ended without a reply", "server")
-        return reply
-
-    def _begin(self, request: Request) -> tuple[int, float]:
-        number = next(self._numbers)
-        self._watching.on_event(events.RequestStarted(number, request))
-        return number, time.perf_counter()
 
     def _received(self, number: int, request: Request, reply: Reply, started: float) -> None:
         """Tell of a reply, and of what is wrong with it wherever its design notices that."""
@@ -144,9 +106,8 @@ class WatchedModel(WrappedModel):
         except WireError as error:
             tell(events.ReplyUnreadable(number, request, str(error)))
             return
-        for call in self._watching.ids.coming(move.calls) if isinstance(move, Act) else ():
+        for call in self._watching.ids.coming(calls_in(move)):
             if problem := problem_of(call, self._tools):
-                self.invalid.add(call.call_id)
                 tell(events.CallInvalid(number, call, *problem))
 
 
@@ -180,24 +141,14 @@ class _AnswerSoFar:
 class WatchedToolbox(ToolboxAround):
     """A toolbox whose calls and results are told."""
 
-    def __init__(self, within: Toolbox, watching: RelayingObserver, model: WatchedModel) -> None:
-        """`model`: that of the same run, which tells of calls that it asks for and that cannot be made."""
+    def __init__(self, within: Toolbox, watching: RelayingObserver) -> None:
         super().__init__(within)
         self._watching = watching
-        self._model = model
         self._numbers = count()
 
     async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
-        named = self._watching.ids.named(call)
-        was_told = named.call_id in self._model.invalid
-        self._model.invalid.discard(named.call_id)
-        problem = problem_of(named, self.within) if named.name not in self else None
-        if problem is not None:
-            if not was_told:
-                self._watching.on_event(events.CallInvalid(None, named, *problem))
-            return as_asked(await self.within.call(named, validate=validate), call)
-        number = next(self._numbers)
-        self._watching.on_event(events.ToolStarted(number, named, shown_arguments(named, self.within)))
+        named, number = self._watching.ids.named(call), next(self._numbers)
+        self._watching.on_event(events.ToolStarted(number, named))
         seen = await self.within.call(named, validate=validate)
         with contextlib.suppress(RunFailed):  # raised again once the result is recorded: the tool has acted
             self._watching.on_event(events.ToolFinished(number, named, seen))
@@ -277,7 +228,7 @@ async def watched(run: Run, query: Query[Any], tools: Toolbox, model: Model, obs
     started = time.perf_counter()
     try:
         with ids.failure.leaving():
-            finished = await run(query, WatchedToolbox(tools, watching, watched_model), watched_model, watching)
+            finished = await run(query, WatchedToolbox(tools, watching), watched_model, watching)
         outcome = finished
         return finished
     except BaseException as raised:  # a budget, a cancellation, a bug: told, and raised again
@@ -292,10 +243,12 @@ async def conversed(run: Run, query: Query[AnswerT], tools: Toolbox, model: Mode
     ids = ids_of(observer, query)
     recorded, conversation = RecordedToolbox(tools, ids), ConversationModel(model, query.history or (), ids.failure)
     with ids.failure.leaving():
-        inner_outcome = await run(query.for_design, recorded, conversation, InnerObserver(observer, ids))
+        inner_outcome = await run(query.for_design, recorded, conversation, RelayingObserver(observer, ids, only_answers=True))
     if inner_outcome.stop in (StopReason.PROVIDER_ERROR, StopReason.CONTEXT_OVERFLOW) and conversation.failure is not None:
         inner_outcome = replace(inner_outcome, details={"exception": conversation.failure, **inner_outcome.details})
     outcome = answered(query, inner_outcome)
+    if "error" in outcome.details:
+        logger.info("the run ends as %s: %s", outcome.stop, outcome.details["error"])
     messages = messages_after(query, recorded.calls.values(), outcome, inner_outcome.answer, conversation.last_sent)
     return replace(outcome, messages=messages, usage=usage_of(conversation, recorded))
 
@@ -395,11 +348,3 @@ def received_values(call: ToolCall, tools: Toolbox) -> dict[str, Any]:
     for name, value in bound.arguments.items():
         received.update(value if signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD else {name: value})
     return received
-
-
-def shown_arguments(call: ToolCall, tools: Toolbox) -> dict[str, Any]:
-    """Return the JSON form of what the tool's function gets; what was written, where that has none."""
-    try:
-        return {name: argument_json(value) for name, value in received_values(call, tools).items()}
-    except Exception:  # of the tool's types, or a call that lacks an argument
-        return dict(call.arguments)

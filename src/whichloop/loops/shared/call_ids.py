@@ -14,9 +14,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from whichloop.protocol import Message, Observation, Observer, Query, StopRun, ToolCall, render_value
+from whichloop.protocol import Message, Observation, Observer, Query, StopRun, ToolCall
 from whichloop.protocol.json_text import digest, sha256
 from whichloop.protocol.tool_calls import CallId, id_name, new_run_id
+from whichloop.protocol.values import canonical
 
 Stop = TypeVar("Stop", bound=StopRun)
 
@@ -111,10 +112,7 @@ class CallIds:
 
     def _stem(self, call: ToolCall) -> str:
         """Return what the ids of equal calls of the turn begin with."""
-        try:
-            arguments_digest = digest(call.arguments)
-        except (TypeError, ValueError, RecursionError):
-            arguments_digest = sha256(render_value(call.arguments))
+        arguments_digest = sha256(canonical(call.arguments))
         if self._turn is None:
             history = [replace(message, sent=None).as_dict() for message in self._history]
             self._turn = digest(history) if history else ""

@@ -15,13 +15,13 @@ import asyncio
 import contextlib
 import json
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 from whichloop.protocol.cancellation import failure_of_model
 from whichloop.protocol.chat import Chunk, Message, NativeCall, Reply, SentTurn, Usage
-from whichloop.protocol.model import Model, ModelError, ProviderError, Request, WrappedModel
+from whichloop.protocol.model import Asks, Model, ModelAround, ModelError, Request
 from whichloop.protocol.moves import Answer, Codec, Inexpressible, Role
 from whichloop.protocol.outcome import Outcome, Query, RunUsage
 from whichloop.protocol.tool_calls import Observation, ToolCall
@@ -42,7 +42,7 @@ ACCEPTED = "accepted"
 _ENCODER = json.JSONEncoder(ensure_ascii=False)
 
 
-class ConversationModel(WrappedModel):
+class ConversationModel(ModelAround):
     """A model whose requests show the earlier turns of a conversation, and are counted."""
 
     def __init__(self, model: Model, history: Sequence[Message], failure: RunFailure) -> None:
@@ -57,44 +57,25 @@ class ConversationModel(WrappedModel):
         """Replies whose tokens nobody has told, those that broke off among them."""
         self.tokens: Usage | None = None
         self.failure: ModelError | None = None
-        """The last failure of the model."""
 
-    async def complete(self, request: Request) -> Reply:
-        self._failure.check_request()
-        self.requests += 1
-        try:
-            reply = await self.model.complete(self._with_earlier_turns(request))
-        except (ModelError, asyncio.CancelledError) as error:
-            failure = self._failed(error)
-            raise failure from failure.__cause__
-        self._count(reply)
-        return reply
-
-    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
+    async def chunks(self, request: Request, ask: Asks) -> AsyncGenerator[Chunk, None]:
         self._failure.check_request()
         self.requests += 1
         reply: Reply | None = None
         try:
-            stream = cast(AsyncGenerator[Chunk, None], self.model.stream(self._with_earlier_turns(request)))
-            async with contextlib.aclosing(stream) as chunks:
+            async with contextlib.aclosing(ask(self._with_earlier_turns(request))) as chunks:
                 async for chunk in chunks:
                     if chunk.reply is not None and reply is None:
                         reply = chunk.reply
                         self._count(reply)
                     yield chunk
         except (ModelError, asyncio.CancelledError) as error:
-            failure = self._failed(error)
+            failure = self.failure = failure_of_model(error)
+            self.requests += len(getattr(failure, "failed_attempts", ()))  # which the model has made by itself before
             raise failure from failure.__cause__
         finally:
             if reply is None and not isinstance(sys.exception(), ModelError):
                 self.uncounted += 1
-
-    def _failed(self, error: ModelError | asyncio.CancelledError) -> ModelError:
-        """Return what the model has failed with, and count the attempts that it has made by itself before."""
-        failure = self.failure = failure_of_model(error)
-        if isinstance(failure, ProviderError):
-            self.requests += len(failure.failed_attempts)
-        return failure
 
     def _count(self, reply: Reply) -> None:
         self.requests += len(reply.failed_attempts)
@@ -104,8 +85,7 @@ class ConversationModel(WrappedModel):
             self.tokens = reply.usage if self.tokens is None else self.tokens + reply.usage
 
     def _with_earlier_turns(self, request: Request) -> Request:
-        messages = request.messages
-        place = request.examples + (1 if messages and messages[0].role == "system" else 0)
+        messages, place = request.messages, request.demonstrations.stop
         if format_name := getattr(request.codec, "grows_as", ""):
             self.last_sent = format_name, messages[place:]
         if not self._turns or request.role in UNTOLD:

@@ -27,7 +27,6 @@ class JsonCodec:
     role: Role
     move_type: type[Move]
     schema: Data
-    """JSON schema of the reply."""
     form: str
     """What the system text says of the format."""
     read: Callable[[Data], Move]
@@ -55,6 +54,13 @@ def read_text(data: Data, key: str, default: str | None = None) -> str:
     value = data.get(key, default)
     if not isinstance(value, str):
         raise WireError(f'"{key}" must be text')
+    return value
+
+
+def read_flag(data: Data, key: str) -> bool:
+    value = data.get(key)
+    if not isinstance(value, bool):
+        raise WireError(f'"{key}" must be true or false')
     return value
 
 

@@ -1,7 +1,4 @@
-"""The stateless agent: a conversation's state in, one decision out.
-
-Rows such as S0-28 are those of docs/conformance.md.
-"""
+"""The stateless agent: a conversation's state in, one decision out."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The registry of tools, and their execution: one call or several, in the order that the mode asks for, each under a time limit.
-
-Rows such as B0-11 are those of docs/conformance.md.
-"""
+"""The registry of tools, and their execution: one call or several, in the order that the mode asks for, each under a time limit."""
 
 from __future__ import annotations
 
@@ -24,7 +21,6 @@ from .state import ManagerOptions, ToolCall, ToolResult, stored_value
 logger = logger_of(__name__)
 
 MAX_WORKERS = 5
-"""Calls in flight at once."""
 _NOT_FOUND = re.compile(r"\bnot found\b|\b(?:no|0)\b[^.\n]{0,200}\bfound\b")
 Description = dict[str, Any]
 """`{"name", "description", "parameters"}`; the form of the parameters is the registry's own affair (row S0-65)."""

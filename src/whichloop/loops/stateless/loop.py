@@ -2,8 +2,6 @@
 
 `Stateless` is the same as a loop of this package: a frozen configuration, from which a run builds agent and manager over its own
 tools and model. The docstring of the package (`__init__.py`) follows a run from the top.
-
-Rows such as B0-35 are those of docs/conformance.md.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ from whichloop.protocol.json_text import canonical_json, from_json
 from whichloop.protocol.loop import CallsIn, RunsSync
 from whichloop.protocol.model import ContextOverflow, Model, ModelError
 from whichloop.protocol.outcome import AnswerT, Outcome, Query, StopReason
-from whichloop.protocol.program import Program, merged, repr_with_program
+from whichloop.protocol.program import Program, TakesProgram, merged, repr_with_program
 from whichloop.protocol.redact import logger_of
 from whichloop.protocol.threads import beside_event_loop, run_here
 from whichloop.protocol.tools import Toolbox
@@ -285,7 +283,6 @@ def _outcome(
     }
     if error is not None:
         details["error"] = error
-        logger.info("the run ends as %s: %s", stop, error)
     confidence = state.last_confidence if stop is StopReason.FINISHED else None
     gave_up = answer is None and stop in _OWN_WORDS
     return Outcome(text if answer is None else answer, stop, state.iteration_count, confidence, details, gave_up)
@@ -323,20 +320,14 @@ def _entry(
 
 @checked_options
 @dataclass(frozen=True, slots=True)
-class Stateless(AgentOptions, ManagerOptions, RunsSync):
+class Stateless(AgentOptions, ManagerOptions, TakesProgram, RunsSync):
     """A stateless agent decides, a manager outside executes. Raises ValueError for an option out of its range."""
 
     response_style: Literal["concise", "detailed"] | None = "concise"
     manager: type[ActivityManager] = no_option(ActivityManager)
     """The class that runs the loop; a subclass has its own rules."""
-    program: ManualAgentLoop | None = no_option(None)
-    """The agent whose predictors are used; None: the design's own."""
-
-    def __post_init__(self) -> None:
-        ManagerOptions.__post_init__(self)
-        for name, value in _part(AgentOptions, self if self.program is None else self.program.options).items():
-            if getattr(self, name) != value:
-                raise ValueError(f"{name} must be {value!r} as in the program, not {getattr(self, name)!r}")
+    program: Program | None = no_option(None)
+    """Instructions and demonstrations in place of the design's own."""
 
     name: ClassVar[str] = "stateless"
     calls_in: ClassVar[CallsIn] = "text"
@@ -364,17 +355,9 @@ class Stateless(AgentOptions, ManagerOptions, RunsSync):
             "recovery": self.enable_error_recovery and self.max_recovery_rounds > 0,
             "formatter": self.response_style is not None,
         }
-        found = _predictors_of(_agent_of(self))
-        return {name: prompt_of(found[name].signature, found[name].demos) for name, used in used_by_name.items() if used}
-
-    def with_predictors(self, program: Program) -> Self:
-        """Return the same loop with other prompts. Raises ValueError for a predictor that it does not have."""
-        changes = merged(self.predictors, program)
-        agent = copy.deepcopy(_agent_of(self))
-        found = _predictors_of(agent)
-        for name, prompt in changes.items():
-            set_prompt(found[name], prompt)
-        return replace(self, program=agent)
+        found = _predictors_of(_default_agent(self))
+        own = {name: prompt_of(found[name].signature) for name, used in used_by_name.items() if used}
+        return merged(own, self.program)
 
     def with_step_limit(self, tool_steps: int) -> Self:
         return replace(self, max_iterations=tool_steps + 1)
@@ -382,7 +365,13 @@ class Stateless(AgentOptions, ManagerOptions, RunsSync):
     @bounded
     async def run(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
         registry = ToolboxRegistry(tools)
-        agent = _agent_of(self).for_run(registry, model, observer, takes_null=query.takes_null)
+        agent = _default_agent(self)
+        if self.program:
+            agent = copy.deepcopy(agent)
+            found = _predictors_of(agent)
+            for name, prompt in self.program.items():
+                set_prompt(found[name], prompt)
+        agent = agent.for_run(registry, model, observer, takes_null=query.takes_null)
         manager = self.manager(agent, registry, **_part(ManagerOptions, self), observer=observer)
         manager.refusal = query.problem
         text = query.full_text
@@ -401,10 +390,6 @@ class Stateless(AgentOptions, ManagerOptions, RunsSync):
 def _part(options: type[AgentOptions | ManagerOptions], of: Any) -> dict[str, Any]:
     """Return those of a configuration's options that are also options of its agent or of its manager."""
     return {item.name: getattr(of, item.name) for item in fields(options)}
-
-
-def _agent_of(config: Stateless) -> ManualAgentLoop:
-    return config.program or _default_agent(config)
 
 
 @lru_cache(maxsize=64)

@@ -1,7 +1,4 @@
-"""The modules that ask the model: for a decision, the final response, a recovery and a shorter history.
-
-Rows such as S0-20 are those of docs/conformance.md.
-"""
+"""The modules that ask the model: for a decision, the final response, a recovery and a shorter history."""
 
 from __future__ import annotations
 

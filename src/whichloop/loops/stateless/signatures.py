@@ -1,7 +1,4 @@
-"""The requests to the model: one signature per predictor, and the codec that reads its replies as moves.
-
-Rows such as B0-16 are those of docs/conformance.md.
-"""
+"""The requests to the model: one signature per predictor, and the codec that reads its replies as moves."""
 
 from __future__ import annotations
 
@@ -24,7 +21,6 @@ from .state import ErrorRecoveryStrategy, ReasoningOutput, ToolCall, json_copy
 ACT_CONFIDENCE = 0.8
 """Confidence rendered with calls: the format demands one, and an Act has none."""
 MAX_CALLS = 100
-"""Calls that one decision may hold."""
 
 
 class AgentReasonerSignature(dspy.Signature):

@@ -1,7 +1,5 @@
 """The data that pass between agent and manager, plain so that a run can be carried on from a state dumped as JSON; their texts in
 prompts; and the options of both.
-
-Rows such as S0-16 are those of docs/conformance.md.
 """
 
 from __future__ import annotations
@@ -77,7 +75,6 @@ class HistorySummary(BaseModel):
     summary: str
     key_points: list[str]
     last_iteration: int
-    """The last iteration that it covers."""
 
     @property
     def text(self) -> str:
@@ -123,7 +120,6 @@ class ActionDecision(BaseModel):
     answer: str | None = None
     """The answer that the final response states, without points and confidence under it; None: there is no such part."""
     error: str | None = None
-    """What the exception behind `error_kind` says."""
 
 
 class ConversationEntry(BaseModel):

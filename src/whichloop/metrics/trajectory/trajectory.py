@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any, NamedTuple
 
-from whichloop.metrics.trace import ModelExchange, ToolRun, Trace, TracedCall, TraceEvent, canonical
+from whichloop.metrics.trace import ModelExchange, ToolRun, Trace, TracedCall, TraceEvent
 from whichloop.protocol import Role, render_value
 from whichloop.protocol.json_text import sha256
 from whichloop.protocol.receipts import MARK, receipt_of, strip_receipts
-from whichloop.protocol.values import one_line
+from whichloop.protocol.values import canonical, one_line
 
 NOT_RUN = "not run"
 """What came of a call that no tool has run: its tool does not exist, its arguments do not fit, or the loop passed over it."""

@@ -13,9 +13,9 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
-from whichloop.dspy_seam import close_local_clients, local_client
+from whichloop.dspy_seam import local_client
 from whichloop.models.real import DEFAULTS, RealModel, RealOptions, open_remote_model
-from whichloop.protocol import Capabilities, Chunk, Message, Model, NativeCall, ProviderError, Reply, Request
+from whichloop.protocol import Capabilities, Chunk, Message, NativeCall, ProviderError, Reply, Request
 from whichloop.protocol.names import is_local_model
 from whichloop.protocol.wire import from_json
 
@@ -147,7 +147,7 @@ class LocalModel:
         self.capabilities = ABILITIES
         self.server = server
         """Held, so that it answers as long as the model is there."""
-        self.client: Model = local_client(f"{server.listening_address}/v1", model="local")
+        self.client = local_client(f"{server.listening_address}/v1", model="local")
 
     async def complete(self, request: Request) -> Reply:
         """Return the reply, in which calls that stand as text are read. Raises ModelError."""
@@ -164,7 +164,7 @@ class LocalModel:
 
     async def aclose(self) -> None:
         """Close the connections of this event loop."""
-        await close_local_clients()
+        await self.client.aclose()
 
 
 def _as_served(request: Request) -> Request:
