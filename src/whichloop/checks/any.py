@@ -238,7 +238,7 @@ def _check_model(name: str, options: Options) -> Check:
     blocks = (
         Table("", ("asked", "works", "seconds", "tokens in", "out", "US$"), tuple(rows)),
         lines_of(("Trouble", f"it does not answer: {report.trouble}" if report.trouble else "")),
-        *([Table("Why not", ("asked", "why"), reasons, detail=True)] if reasons else ()),
+        Table("Why not", ("asked", "why"), reasons, detail=True),
     )
     has_answered = report.capabilities is not None
     data = {"model": name, "answers": has_answered, "trouble": report.trouble}
@@ -308,7 +308,7 @@ def _laws_doc(
         Table("Laws", ("law", "result", "it says"), tuple((law.name, results[law.name], law.text) for law in laws), detail=True),
     ]
     data = _data(kind, name, not counts["failed"], [one.as_dict() for one in findings], **more)
-    return Doc(f"{kind} {name}", tuple(block for block in blocks if not isinstance(block, Table) or block.rows), data)
+    return Doc(f"{kind} {name}", tuple(blocks), data)
 
 
 def program_doc(report: ProgramReport, demanded: Sequence[Requirement] = ()) -> Doc:

@@ -54,7 +54,7 @@ def fit_doc(fitted: FittedProfile, check: FitCheck | None, file: Path | None = N
     )
     title = f"{fitted.profile.name}: {fitted.profile.description}"
     data = {**fitted.as_dict(), "check": check and check.as_dict()}
-    return Doc(title, tuple(block for block in blocks if not isinstance(block, Table) or block.rows), data)
+    return Doc(title, blocks, data)
 
 
 def _gaps(check: FitCheck) -> Table:
@@ -88,13 +88,12 @@ def _of_one_form(title: str, profile: Profile) -> list[Block]:
     sources = tuple((kind, source) for kind, _, _, source in kinds if source)
     weak = [(each, WEAKNESS_KINDS[f"weakness.{each.kind}"]) for each in profile.weaknesses]
     weaknesses = tuple((each.kind, f"{each.rate:g}", each.tool or "any", says) for each, says in weak)
-    tables = (
+    return [
         Table(title, ("kind", "rate", "meaning"), rates),
         Table("Weaknesses that a prompt can cover", ("kind", "rate", "tool", "meaning"), weaknesses),
         Table(f"Sources of {profile.name}'s rates", ("kind", "source"), sources, detail=True),
         _fields(f"Other values of {profile.name}", profile),
-    )
-    return [table for table in tables if table.rows]
+    ]
 
 
 def _fields(title: str, profile: Profile) -> Table:

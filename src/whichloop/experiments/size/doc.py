@@ -35,8 +35,7 @@ def size_doc(sizing: Sizing) -> Doc:
         ("Basis", basis(pilot.run)),
         ("Warning", warning_lines(sizing.warnings)),
     )
-    table = _sizes(sizing)
-    return Doc(title, (*([table] if table.rows else []), answer, *_details(sizing)), sizing.to_json())
+    return Doc(title, (_sizes(sizing), answer, *_details(sizing)), sizing.to_json())
 
 
 def _sizes(sizing: Sizing) -> Table:

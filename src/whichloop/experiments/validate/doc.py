@@ -59,7 +59,7 @@ def validity_doc(found: Mapping[str, Any]) -> Doc:
         Table("Pairs that the run tells apart", ("better", "than", "by", "in the tunnel by", ""), tuple(pairs)),
         lines,
     )
-    return Doc("Held-out tasks: the run, and what the tunnel predicted", blocks if pairs else (blocks[0], lines), found)
+    return Doc("Held-out tasks: the run, and what the tunnel predicted", blocks, found)
 
 
 def _loops(found: Mapping[str, Any]) -> Table:

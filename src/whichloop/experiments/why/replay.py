@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from whichloop.experiments.compare.reopen import Reopened, SessionSettings, look_again
 from whichloop.metrics.record import Record
-from whichloop.metrics.trace import Trace
 from whichloop.models.metering import Meter
 from whichloop.models.profiles import Profile, load_profile, make_profile
 from whichloop.runs.engine.job import setting_of
@@ -33,11 +30,12 @@ _SOURCE = "chosen profile"
 
 
 @dataclass(frozen=True, slots=True)
-class ReplayableTrial:
-    """A trial with a scripted model, and the profile that it ran under."""
+class Replays:
+    """Runs a trial with a scripted model again, as often as is asked for; the event loop keeps what the loop starts."""
 
     trial: Trial
     context: TrialContext
+    runner: asyncio.Runner
 
     @property
     def profile(self) -> Profile:
@@ -57,50 +55,16 @@ class ReplayableTrial:
         except ValueError as error:
             raise ValueError(f"--faults: {str(error).removeprefix(f'{_SOURCE}: faults: ')}") from None
 
-    @contextmanager
-    def opened(self) -> Iterator[Replays]:
-        """Keep an event loop for any number of replays."""
-        with asyncio.Runner() as runner:
-            yield Replays(self, runner)
-
-
-@dataclass(frozen=True, slots=True)
-class Replays:
-    """Runs a trial again, as often as is asked for."""
-
-    replayable: ReplayableTrial
-    runner: asyncio.Runner
-
     def run(self, profile: Profile) -> FinishedTrial:
         """Run the trial under a profile. Raises RunError if the trial cannot be scored."""
-        trial = self.replayable.trial
-        arm = replace(trial.arm, profile=profile)
-        done = self.runner.run(run_trial(replace(trial, arm=arm), self.replayable.context))
+        arm = replace(self.trial.arm, profile=profile)
+        done = self.runner.run(run_trial(replace(self.trial, arm=arm), self.context))
         if done.record.status != "scored":
             raise RunError(f"{done.record.name}: its replay is {done.record.status}: {done.record.reason}")
         return done
 
 
-@dataclass(frozen=True, slots=True)
-class ReplayableRun:
-    """A run that has not changed since it began, so that its trials can be run as they were."""
-
-    again: Reopened
-
-    def trial(self, record: Record) -> ReplayableTrial:
-        """Return a trial of it. Raises RunError for one that its manifest does not make, ValueError for one with a real model."""
-        run = self.again
-        arm = next((arm for arm in run.arms if arm.name == record.arm), None)
-        task = next((task for task in run.tasks if task.id == record.task), None)
-        if arm is None or task is None:
-            raise RunError(f"{run.folder}: {record.name} is none of the trials that its manifest makes")
-        if not arm.is_scripted:
-            raise ValueError(f"{record.name}: its model is {arm.model}; only a scripted model says the same again")
-        trial = Trial(arm, task, record.repeat, run.config.seed)
-        return ReplayableTrial(trial, setting_of(run.config, run.suite, TrialModels(), Meter()))
-
-
-def replayable_run(folder: Path, allow: Collection[str] = ()) -> ReplayableRun:
+def unchanged_run(folder: Path, allow: Collection[str] = ()) -> Reopened:
     """Return a run as its trials can be run again. `allow`: the user's own code that they need.
 
     Raises RunError for a run whose suite, loops or profiles have changed or need code that is not allowed.
@@ -110,12 +74,19 @@ def replayable_run(folder: Path, allow: Collection[str] = ()) -> ReplayableRun:
     run = look_again(folder, Permissions(code=allow, base_url=config.get("base_url"), cassette=cassette), ASKS_NOBODY)
     if run.changes:
         raise RunError(f"{folder}: changed since this run began: {summary(run.changes)}; no trial of it can be run as it was")
-    return ReplayableRun(run)
+    return run
 
 
-def trace_of(done: FinishedTrial) -> Trace:
-    """Return the trace of a trial that has run."""
-    return Trace.from_json(json.loads(done.trace))
+def replays_of(run: Reopened, record: Record, runner: asyncio.Runner) -> Replays:
+    """Return what runs a trial again. Raises RunError for one that the manifest does not make, ValueError for a real model's."""
+    arm = next((arm for arm in run.arms if arm.name == record.arm), None)
+    task = next((task for task in run.tasks if task.id == record.task), None)
+    if arm is None or task is None:
+        raise RunError(f"{run.folder}: {record.name} is none of the trials that its manifest makes")
+    if not arm.is_scripted:
+        raise ValueError(f"{record.name}: its model is {arm.model}; only a scripted model says the same again")
+    trial = Trial(arm, task, record.repeat, run.config.seed)
+    return Replays(trial, setting_of(run.config, run.suite, TrialModels(), Meter()), runner)
 
 
 def landed(record: Record) -> tuple[str, ...]:
@@ -134,16 +105,16 @@ def again_doc(before: Record, now: Record) -> Doc:
     return Doc(now.name, (table,), {"before": before.to_json(), "now": now.to_json(), "faults": landed(now)})
 
 
-def profile_named(replayable: ReplayableTrial, faults: str | None) -> Profile:
+def profile_named(replays: Replays, faults: str | None) -> Profile:
     """Return the profile that a user names: `none`, faults between commas, a profile's file; None: the trial's own.
 
     Raises ValueError for what is none of them, OSError for a file that cannot be read.
     """
     if faults is None:
-        return replayable.profile
+        return replays.profile
     if faults.endswith(".toml"):
         return load_profile(faults)
-    return replayable.profile_with(() if faults == NO_FAULTS else [text.strip() for text in faults.split(",")])
+    return replays.profile_with(() if faults == NO_FAULTS else [text.strip() for text in faults.split(",")])
 
 
 def unmet(profile: Profile, record: Record) -> list[str]:

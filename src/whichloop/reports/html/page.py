@@ -151,7 +151,7 @@ def _parts(run: Results) -> list[Part]:
     more: list[Part] = []
     here = replace(run, folder=Path(run_name(run.folder)))  # the page does not depend on where the run is
     try:
-        why = losses_explained(replace(run, folder=run.folder.resolve()), most=None)
+        why = losses_explained(replace(run, folder=run.folder.resolve()))
         if any(arm.lost for arm in why.arms):
             more.append(Part("Why trials were lost", why_doc(here, why).blocks, is_folded=True))
     except RunError as error:
