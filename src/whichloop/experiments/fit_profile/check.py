@@ -39,7 +39,7 @@ MEASURES: Mapping[str, Callable[[Record], float]] = {
 """What a trial is compared in: calls of the model, the primary score, and errors of any kind."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class MeasureGap:
     """How far one measure of one loop is off under the fitted profile."""
 
@@ -47,21 +47,14 @@ class MeasureGap:
     measure: str
     run: float
     """Mean over the tasks of both."""
-    again: float
+    profile: float
     """The same under the profile."""
     difference: Interval
     """Run minus profile, at the level that the family leaves it: it holds 0 unless the measure is off."""
-    is_off: bool
+    off: bool
 
     def as_dict(self) -> dict[str, Any]:
-        return {
-            "loop": self.loop,
-            "measure": self.measure,
-            "run": self.run,
-            "profile": self.again,
-            "difference": self.difference.as_dict(),
-            "off": self.is_off,
-        }
+        return vars(self) | {"difference": self.difference.as_dict()}
 
 
 def compare_records(
@@ -104,7 +97,7 @@ _ANEW: Mapping[str, Any] = {
 """Settings of the run that concern its model, its machine or its cost, and not what its loops did."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FitCheck:
     """What became of the check of a fitted profile."""
 
@@ -118,7 +111,7 @@ class FitCheck:
     @property
     def off(self) -> tuple[MeasureGap, ...]:
         """Differences beyond their intervals."""
-        return tuple(gap for gap in self.gaps if gap.is_off)
+        return tuple(gap for gap in self.gaps if gap.off)
 
     @property
     def lines(self) -> list[str]:
@@ -128,20 +121,14 @@ class FitCheck:
         return [
             f"{self.tasks} tasks × {self.repeats}, {100 * (1 - self.alpha):g} % intervals for all differences together",
             *(
-                f"{gap.loop}, {gap.measure}: run {gap.run:.2f}, profile {gap.again:.2f}, difference "
-                f"{signed_interval(gap.difference, 2)}{' OFF' if gap.is_off else ''}"
+                f"{gap.loop}, {gap.measure}: run {gap.run:.2f}, profile {gap.profile:.2f}, difference "
+                f"{signed_interval(gap.difference, 2)}{' OFF' if gap.off else ''}"
                 for gap in self.gaps
             ),
         ]
 
     def as_dict(self) -> dict[str, Any]:
-        return {
-            "tasks": self.tasks,
-            "repeats": self.repeats,
-            "problem": self.problem,
-            "gaps": [gap.as_dict() for gap in self.gaps],
-            "off": bool(self.off),
-        }
+        return vars(self) | {"gaps": [gap.as_dict() for gap in self.gaps], "off": bool(self.off)}
 
 
 def check_fit(folder: Path, fitted: FittedProfile, allow: Collection[str] = ()) -> FitCheck:
@@ -151,24 +138,13 @@ def check_fit(folder: Path, fitted: FittedProfile, allow: Collection[str] = ()) 
     """
     try:
         with tempfile.TemporaryDirectory() as scratch:
-            again = run_again(folder, to_toml(fitted), fitted.arms, allow, Path(scratch))
+            arms, again, repeats = run_again(folder, to_toml(fitted), fitted.arms, allow, Path(scratch))
             before = [record for record in each_record(folder) if record.arm in fitted.arms]
-            gaps = compare_records(again.arms, before, again.records, fitted.alpha)
+            gaps = compare_records(arms, before, again, fitted.alpha)
     except (ValueError, OSError) as error:
         return FitCheck(problem=one_line(str(error)))
-    shared = {record.task for record in again.records if record.status == "scored"}
-    return FitCheck(gaps, len(shared), again.repeats, fitted.alpha)
-
-
-@dataclass(frozen=True, slots=True)
-class RunAgain:
-    """A run's loops under a fitted profile."""
-
-    arms: Mapping[str, str]
-    """Arm of the run → arm under the profile."""
-    records: tuple[Record, ...]
-    repeats: int
-    """Of each task."""
+    shared = {record.task for record in again if record.status == "scored"}
+    return FitCheck(gaps, len(shared), repeats, fitted.alpha)
 
 
 _REMEDY = "run whichloop compare again, or use the version of the code that made it"
@@ -182,9 +158,10 @@ def run_again(
     scratch: Path,
     chosen: Callable[[Sequence[Task]], Sequence[Task]] | None = None,
     repeats: int = 1,
-) -> RunAgain:
+) -> tuple[dict[str, str], tuple[Record, ...], int]:
     """Run the loops of a run's arms again under a profile, on as many tasks as `MAX_TRIALS` leaves.
 
+    Returns arm of the run → arm under the profile, the records, and how often each task ran.
     `profile`: TOML. `of_arms`: of one model. `chosen`: picks the tasks of all those of the suite and split; None: the run's first
     ones. `repeats`: of each chosen task, or as many as the run had; more make the means steadier. `scratch`: an empty folder.
     Raises RunError, ValueError and OSError.
@@ -208,7 +185,7 @@ def run_again(
     if stopped := run(experiment, Unwatched()):
         raise RunError(f"{folder}: the loops could not be run again: {stopped}")
     names = {arm.arm: name for name, arm in arms.items()}
-    return RunAgain(names, tuple(each_record(experiment.folder)), config.repeats)
+    return names, tuple(each_record(experiment.folder)), config.repeats
 
 
 def _loops(folder: Path, manifest: Manifest, arms: Sequence[str]) -> dict[str, ArmEntry]:

@@ -37,10 +37,19 @@ def fit_doc(fitted: FittedProfile, check: FitCheck | None, file: Path | None = N
         (kind, UNKNOWN if rate.interval is None else f"{rate.rate:.4f}", FAULT_KINDS[kind], remark(rate))
         for kind, rate in fitted.rates.items()
     ]
+    off = {True: Cell("OFF", "bad"), False: ""}
+    gaps = [
+        (*(gap.loop, gap.measure, f"{gap.run:.2f}", f"{gap.profile:.2f}", signed_interval(gap.difference, 2)), off[gap.off])
+        for gap in held.gaps
+    ]
     level = f"{100 * (1 - fitted.alpha):g} % interval"
     blocks = (
         Table("Rates above 0, per point", ("kind", "rate", level, "struck of points", ""), tuple(counted)),
-        _gaps(held),
+        Table(
+            "The run against its loops under this profile, per trial",
+            ("loop", "measure", "run", "profile", "difference", ""),
+            tuple(gaps),
+        ),
         lines_of(
             ("Basis", f"{fitted.trials} trials of {fitted.tasks} tasks: {', '.join(fitted.arms)}"),
             ("Checked", f"{held.tasks} tasks × {held.repeats}, {len(held.off)} differences off" if held.gaps else ""),
@@ -55,22 +64,6 @@ def fit_doc(fitted: FittedProfile, check: FitCheck | None, file: Path | None = N
     title = f"{fitted.profile.name}: {fitted.profile.description}"
     data = {**fitted.as_dict(), "check": check and check.as_dict()}
     return Doc(title, blocks, data)
-
-
-def _gaps(check: FitCheck) -> Table:
-    rows = (
-        (
-            gap.loop,
-            gap.measure,
-            f"{gap.run:.2f}",
-            f"{gap.again:.2f}",
-            signed_interval(gap.difference, 2),
-            Cell("OFF" if gap.is_off else "", "bad"),
-        )
-        for gap in check.gaps
-    )
-    columns = ("loop", "measure", "run", "profile", "difference", "")
-    return Table("The run against its loops under this profile, per trial", columns, tuple(rows))
 
 
 def profile_doc(profile: Profile) -> Doc:

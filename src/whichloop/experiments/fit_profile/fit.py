@@ -21,12 +21,12 @@ from whichloop.runs.store.files import RunError, policy_of
 from whichloop.runs.store.trials import Traces, each_record
 from whichloop.text.numbers import counts
 
-from .clearing import estimate_clears
 from .decision_points import read_points
 from .estimates import (
     RateEstimate,
     basis_of,
     estimate_abilities,
+    estimate_clears,
     estimate_rates,
     estimate_slow_s,
     median_latency,

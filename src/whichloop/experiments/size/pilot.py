@@ -54,18 +54,6 @@ class SizeRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Supply:
-    """The tasks that the planned run may have."""
-
-    tasks: int | None
-    """How many would be scored; None if unknown."""
-    suite: Spec | None = None
-    """A suite that can be made larger."""
-    size_per_task: float = 1.0
-    """By how much it is larger for one more scored task."""
-
-
-@dataclass(frozen=True, slots=True)
 class Pilot:
     """A run as a source of variances and prices."""
 
@@ -85,7 +73,12 @@ class Pilot:
     """Pairs of compared arms that did the same in every trial, which no number of tasks tells apart."""
     price: Mapping[str, float | None]
     """What one trial of each arm takes in sum: lm_calls, tokens, cost_usd (US dollars), seconds; None if not known."""
-    supply: Supply
+    available: int | None
+    """How many tasks a run on the suite and split would score; None if unknown."""
+    suite: Spec | None
+    """The suite, if it can be made larger."""
+    size_per_task: float
+    """By how much it is larger for one more scored task."""
 
     @property
     def scores(self) -> bool:
@@ -143,7 +136,7 @@ def read_pilot(run: Results, request: SizeRequest) -> Pilot:
     loops = {arm: each for arm, each in own.items() if each is not None}
     if not loops:
         raise RunError(f"{run.folder}: a pilot needs at least two scored tasks, and this run has one")
-    same = first.comparison.same
+    same, (available, suite, size_per_task) = first.comparison.same, _supply(first)
     compared = [(a.arm, b.arm) for a, b in combinations(infos, 2) if (a.suite, a.profile) == (b.suite, b.profile)]
     found = {names: _spread(*names, values, scores) for names in compared if names not in same}
     pairs = {names: each for names, each in found.items() if each is not None}
@@ -157,7 +150,9 @@ def read_pilot(run: Results, request: SizeRequest) -> Pilot:
         pairs=pairs if pairs or same else {(arm, ANOTHER): _with_another(values[arm], scores) for arm in loops},
         same=same,
         price=_price([records for arm, records in scored.items() if arm in values]),
-        supply=_supply(first),
+        available=available,
+        suite=suite,
+        size_per_task=size_per_task,
     )
 
 
@@ -253,13 +248,13 @@ def _price(arms: Sequence[Sequence[Record]]) -> dict[str, float | None]:
     return {name: in_sum(of) for name, of in amounts.items()} | {"seconds": in_sum(lambda record: record.wall_s) or None}
 
 
-def _supply(run: Results) -> Supply:
-    """Return the supply from the manifest; a built-in suite is looked up, user code is not imported."""
+def _supply(run: Results) -> tuple[int | None, Spec | None, float]:
+    """Return the pilot's last three fields from its manifest; a built-in suite is looked up, user code is not imported."""
     manifest = run.manifest
     ran = {(record.arm, record.task) for record in run.records if record.status != "excluded"}
     lacking = {record.task for record in run.records if (record.arm, record.task) not in ran}
     there = manifest.suite.tasks - len(lacking)  # a task whose other repeats were run is there
-    unknown = Supply(None if manifest.settings.tasks is not None else there)
+    unknown = None if manifest.settings.tasks is not None else there, None, 1.0
     try:
         settings = config_from(dict(manifest.config), "manifest")
         spec = parse_spec(settings.suite)
@@ -269,4 +264,4 @@ def _supply(run: Results) -> Supply:
         available = len(tasks_of_split(suite, settings.split)) * there // manifest.suite.tasks
     except (ValueError, OSError):
         return unknown
-    return Supply(available, spec if is_generated(spec.name) and available else None, len(suite.tasks) / max(available, 1))
+    return available, spec if is_generated(spec.name) and available else None, len(suite.tasks) / max(available, 1)

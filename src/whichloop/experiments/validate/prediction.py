@@ -198,10 +198,10 @@ def _in_the_tunnel(
     folder: Path, profile: str, of_arms: Sequence[str], fitted: tuple[str, ...], pick: Pick, count: int, allow: Collection[str]
 ) -> Predicted:
     with tempfile.TemporaryDirectory() as scratch:
-        again = run_again(folder, profile, of_arms, allow, Path(scratch), pick, TRIALS // max(1, count))
-    loops = {arm: _mean_of([record for record in again.records if record.arm == name]) for arm, name in again.arms.items()}
-    held_out = tuple(sorted({record.task for record in again.records}))
-    return Predicted(RunPrediction(profile, fitted, held_out, loops), again.arms, again.records)
+        arms, records, _ = run_again(folder, profile, of_arms, allow, Path(scratch), pick, TRIALS // max(1, count))
+    loops = {arm: _mean_of([record for record in records if record.arm == name]) for arm, name in arms.items()}
+    held_out = tuple(sorted({record.task for record in records}))
+    return Predicted(RunPrediction(profile, fitted, held_out, loops), arms, records)
 
 
 def _mean_of(records: Sequence[Record]) -> dict[str, Any]:
