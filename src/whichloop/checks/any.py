@@ -9,7 +9,7 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -31,8 +31,8 @@ from whichloop.text.output import plain_line
 
 from .loop.check import LAWS, check_loop
 from .plans import TABLES, plan_doc, plan_findings
-from .program.agent_faults import BY_NAME, FAULTS, OUTCOMES, RECOVERED, FaultFinding, Requirement, parse_requirements
-from .program.check import CheckLimits, ProgramReport, Trouble, check_program
+from .program.agent_faults import BY_NAME, FAULTS, OUTCOMES, RECOVERED, FaultFinding, parse_requirements
+from .program.check import HANG_S, ProgramReport, Trouble, check_program
 from .program.naming import ADDRESS, agent_of, is_command, is_loop, named_agent
 from .shared.law import Finding, Law, Progress, unwatched
 from .suite.check import CHECKS, Checked, check_suite
@@ -85,7 +85,8 @@ class Check:
     doc: Doc
     report: ProgramReport | None = None
     """Of a program: what it did with each fault; None for one that does not solve the task undisturbed."""
-    demanded: tuple[Requirement, ...] = ()
+    demanded: Mapping[str, str] = field(default_factory=dict)
+    """Fault → outcomes that a program was to have."""
 
     def __repr__(self) -> str:
         return str(self.doc)
@@ -202,13 +203,13 @@ def _check_program(thing: object, words: Sequence[str], options: Options, progre
         demanded = parse_requirements(",".join(options.require or ()))
     except ValueError as error:
         raise SettingError("require", str(error)) from None
-    for one in demanded:
-        if one.fault not in {fault.name for fault in faults}:
-            raise SettingError("require", f"{one.fault} is demanded, and --fault leaves it out")
+    if left_out := demanded.keys() - {fault.name for fault in faults}:
+        raise SettingError("require", f"{min(left_out)} is demanded, and --fault leaves it out")
     loop, name = named_agent(words, options.venv, options.key or ()) if words else agent_of(thing)  # type: ignore[arg-type]  # it says so itself
-    limits = CheckLimits() if options.limit is None else CheckLimits(hang_s=options.limit)
     try:
-        report = check_program(loop, name, faults=faults, limits=limits, on_finding=_counting(progress, len(faults)))
+        report = check_program(
+            loop, name, faults=faults, hang_s=options.limit or HANG_S, on_finding=_counting(progress, len(faults))
+        )
     except Trouble as trouble:
         said = _data("program", name, False, trouble=str(trouble))
         return _checked("program", Doc(f"program {name}", (lines_of(("Trouble", str(trouble))),), said))
@@ -311,22 +312,20 @@ def _laws_doc(
     return Doc(f"{kind} {name}", tuple(blocks), data)
 
 
-def program_doc(report: ProgramReport, demanded: Sequence[Requirement] = ()) -> Doc:
+def program_doc(report: ProgramReport, demanded: Mapping[str, str]) -> Doc:
     """Return a row for each fault, what the outcomes mean, and what was demanded; as details all that the model was told."""
-    unmet = report.unmet(demanded)
-    missing = {one.fault: one.missing(finding) for one, finding in unmet}
+    missing = report.missing(demanded)
     counts = Counter(finding.outcome for finding in report.findings)
     meanings = tuple((outcome, str(counts[outcome]), means) for outcome, means in OUTCOMES.items() if counts[outcome])
-    wants = {one.fault: one.text for one in demanded}
     faults, told = [], []
     for each in report.findings:
-        text, wanted = BY_NAME[each.fault].text, wants.get(each.fault, UNKNOWN)
+        text, wanted = BY_NAME[each.fault].text, demanded.get(each.fault, UNKNOWN)
         faults.append((each.fault, text, wanted, str(each.requests), str(each.calls)))
         if each.shown:
             title = f"{each.fault}, {each.outcome}: request {each.request}"
             told.append(TraceLines(title, tuple(each.shown.split("\n")), detail=True))
     lines = lines_of(
-        ("Demanded", f"{len(demanded) - len(unmet)} of {len(demanded)} outcomes are there" if demanded else ""),
+        ("Demanded", f"{len(demanded) - len(missing)} of {len(demanded)} outcomes are there" if demanded else ""),
         ("Missing", list(missing.values())),
     )
     blocks: tuple[Block, ...] = (
@@ -337,7 +336,7 @@ def program_doc(report: ProgramReport, demanded: Sequence[Requirement] = ()) -> 
         *told,
     )
     findings = [each.as_dict() | ({"status": "failed"} if each.fault in missing else {}) for each in report.findings]
-    data = _data("program", report.agent, not unmet, findings, version=report.version, requests=len(report.asked))
+    data = _data("program", report.agent, not missing, findings, version=report.version, requests=len(report.asked))
     return Doc(f"program {report.title}", blocks, data)
 
 
@@ -349,14 +348,14 @@ def _rows(finding: FaultFinding) -> Iterator[tuple[Cell | str, ...]]:
         yield "", "", Cell(f"request {finding.request} says: {cap(plain_line(finding.shown), 160)}", "dim")
 
 
-def program_junit(name: str, report: ProgramReport | None, demanded: Sequence[Requirement], trouble: str = "") -> str:
+def program_junit(name: str, report: ProgramReport | None, demanded: Mapping[str, str], trouble: str = "") -> str:
     """Return a test for each fault, which fails where a demanded outcome is missing; without a report one test with an error."""
     root = junit.suites("whichloop check program")
     if report is None:
         case = junit.add_case(junit.add_suite(root, name, 1, {"error": 1}), name, "without any fault")
         junit.add_result(case, "error", trouble)
         return junit.document(root)
-    missing = {one.fault: one.missing(finding) for one, finding in report.unmet(demanded)}
+    missing = report.missing(demanded)
     kinds = [
         "failure" if each.fault in missing else "skipped" if each.outcome == "not applicable" else "" for each in report.findings
     ]

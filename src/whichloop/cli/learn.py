@@ -11,7 +11,6 @@ from .flags import LATEST, Allow, Json, Run, Runs, Verbose, one_of, only_with
 
 if TYPE_CHECKING:
     from whichloop.experiments.fit_profile.fit import FittedProfile
-    from whichloop.experiments.validate.prediction import ValidationRequest
     from whichloop.text.doc import Doc
 
 PROFILE, HELD_OUT, PLANS = "profile", "profile --held-out", "plans"
@@ -74,9 +73,7 @@ def learn(
             raise ValueError(f"--output {output}: exists; overwrite it with --force")
         check_writable("--output", output, "nothing was learned")
     if held:
-        from whichloop.experiments.validate.prediction import ValidationRequest
-
-        doc = _held_out(folder, ValidationRequest(model, profile), ahead, prediction, allow or [], again=again)
+        doc = _held_out(folder, {"model": model, "profile": profile}, ahead, prediction, allow or [], again=again)
     elif kind == "profile":
         from whichloop.experiments.fit_profile.fit import fit_run
 
@@ -111,7 +108,7 @@ def _profile(folder: Path, fitted: FittedProfile, output: Path | None, allow: li
 
 
 def _held_out(
-    folder: Path, request: ValidationRequest, ahead: int | None, prediction: Path | None, allow: list[str], *, again: bool
+    folder: Path, of: dict[str, str | None], ahead: int | None, prediction: Path | None, allow: list[str], *, again: bool
 ) -> Doc:
     """Register what a profile of one part of the tasks predicts of the others; then hold it against what the run did there."""
     from whichloop.experiments.validate.doc import VALIDITY, ahead_doc, validity_doc
@@ -127,9 +124,9 @@ def _held_out(
         if prediction is not None:
             predicted = predicted_before(folder, prediction, allow)
         elif ahead is not None:
-            predicted = predict_ahead(folder, request, ahead, allow)
+            predicted = predict_ahead(folder, ahead, allow, **of)
         else:
-            predicted = predict(folder, request, allow)
+            predicted = predict(folder, allow, **of)
     written = register(folder, predicted.prediction, replace=again)
     if ahead is not None:
         return ahead_doc(folder, predicted.prediction, written)

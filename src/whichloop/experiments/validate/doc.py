@@ -13,7 +13,7 @@ from whichloop.runs.store.files import RunError, read_document
 from whichloop.text.doc import UNKNOWN, Cell, Doc, Table, lines_of
 from whichloop.text.numbers import counts, interval, signed_interval
 
-from .prediction import FOLDER, RunPrediction
+from .prediction import FOLDER
 from .validity import MEASURES
 
 VALIDITY = "validity.json"
@@ -98,15 +98,15 @@ def read_validity(folder: Path) -> Doc | None:
         raise RunError(f"{path}: not what `whichloop learn profile --held-out` writes by now ({error!r}); run it again") from None
 
 
-def ahead_doc(folder: Path, prediction: RunPrediction, written: Path) -> Doc:
+def ahead_doc(folder: Path, prediction: Mapping[str, Any], written: Path) -> Doc:
     """Return a prediction of tasks to come. `written`: its file."""
-    rows = tuple((arm, f"{loop['accuracy']:.2f}", f"{loop['steps']:.1f}") for arm, loop in prediction.loops.items())
-    run, tasks = shlex.quote(str(folder)), len(prediction.fitted) + len(prediction.held_out)
+    rows = tuple((arm, f"{loop['accuracy']:.2f}", f"{loop['steps']:.1f}") for arm, loop in prediction["loops"].items())
+    run, tasks = shlex.quote(str(folder)), len(prediction["fitted"]) + len(prediction["held_out"])
     lines = lines_of(
-        ("Digest", prediction.digest),
+        ("Digest", prediction["digest"]),
         ("File", f"{written}; publish it before the tasks are run"),
         ("Next", f"whichloop resume {run} --tasks {tasks}"),
         ("Then", f"whichloop learn profile {run} --prediction {shlex.quote(str(written))}"),
     )
-    data = {"run": str(folder.resolve()), "prediction": prediction.digest, "held_out": list(prediction.held_out)}
+    data = {"run": str(folder.resolve()), "prediction": prediction["digest"], "held_out": prediction["held_out"]}
     return Doc("Predicted of the tasks to come", (Table("", ("loop", "accuracy", "steps"), rows), lines), data)
