@@ -1,8 +1,7 @@
 """Plans learned from a run: the calls of trials that solved their tasks, so that the scripted model can follow them.
 
 The input is a run on a real or recorded model, the output the run's suite with plans. Of a task's successful trials it uses the one
-with the fewest calls, or the next one if that teaches no plan. If tools may be run, a replay proves what the trace cannot, such as
-a tool's refusal if no call gave a result.
+with the fewest calls, or the next one if that teaches no plan. If tools may be run, a replay proves what the trace cannot.
 """
 
 from __future__ import annotations
@@ -10,8 +9,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
@@ -23,7 +21,7 @@ from whichloop.datasets.validity import Replayed, carry_out
 from whichloop.metrics.answers import Judgement
 from whichloop.metrics.record import Record
 from whichloop.metrics.scorers import scores_of
-from whichloop.metrics.trace import ToolRun, TraceEvent
+from whichloop.metrics.trace import ToolRun
 from whichloop.protocol import Plan, PlannedCall, StopReason, Tool, plan_to_json, refs, render_value, resolve
 from whichloop.protocol.redact import MARK
 from whichloop.protocol.threads import run_blocking
@@ -42,12 +40,10 @@ from .plan_from_trace import (
     Kind,
     PlanDraft,
     PlanStep,
-    TrialCall,
     Unlearnable,
     draft_of,
     leaves,
     plan_of,
-    refused_calls,
     successful_calls,
 )
 
@@ -176,10 +172,6 @@ def _solved(records: Iterable[Record], run: str) -> list[Record]:
 # --- one task ---
 
 
-class _NoResult(Unlearnable):
-    """A trial in which no call gave a result."""
-
-
 @dataclass(frozen=True, slots=True)
 class _PlanLearner:
     """A task for which a plan is to be learned."""
@@ -190,24 +182,21 @@ class _PlanLearner:
     check: bool
     any_order: bool
 
-    def lesson(self, record: Record, calls: Callable[[Sequence[TraceEvent]], tuple[TrialCall, ...]] = successful_calls) -> Lesson:
-        """Return what a successful trial teaches by the calls that `calls` picks. Raises Unlearnable if it teaches no plan."""
+    def lesson(self, record: Record) -> Lesson:
+        """Return what a successful trial teaches. Raises Unlearnable if it teaches no plan."""
         trial = record.name
         try:
             events = read_trace(self.folder, record).events
-            trial_calls = calls(events)
+            trial_calls = successful_calls(events)
             if not trial_calls and self.task.expected is not None:
                 is_called = any(isinstance(event, ToolRun) for event in events)
-                raise _NoResult(f"{'none of its calls gave a result' if is_called else 'no calls'}: cannot be learned")
+                raise Unlearnable(f"{'none of its calls gave a result' if is_called else 'no calls'}: cannot be learned")
             draft = draft_of(trial_calls, self.task.query, self._kinds(), any_order=self.any_order)
             plan, fixed_values = self._proved(draft, record) if self.check else self._plan(draft, record, draft.sources.values)
             data = plan_to_json(plan)
             if any(len(path) > MAX_DEPTH for path, _ in leaves(data)):
                 raise Unlearnable(f"its calls are nested deeper than {MAX_DEPTH} levels")
-            try:
-                json.dumps(data, ensure_ascii=False, allow_nan=False).encode()
-            except UnicodeEncodeError:
-                raise Unlearnable("its calls hold half of a surrogate pair, which is no text") from None
+            json.dumps(data, ensure_ascii=False, allow_nan=False).encode()  # raises for what no file can hold
             return Lesson(self.task.id, trial, plan, fixed_values)
         except Unlearnable:
             raise
@@ -252,9 +241,15 @@ class _PlanLearner:
         plan = plan_of(draft.steps, None, self.task.query)
         task = replace(self.task, plan=plan, no_plan="")
         reached: list[str] = []
+
+        def each_call() -> Iterator[PlannedCall]:
+            for call in plan.calls:
+                reached.append(call.id)
+                yield call
+
         environment = self.suite.open(task)
         try:
-            results = await carry_out(task, _with_progress(plan.calls, reached), bounded_toolbox(environment.tools))
+            results = await carry_out(task, each_call(), bounded_toolbox(environment.tools))
         except ValueError as error:
             if not any(refs(next(step.arguments for step in draft.steps if step.id == reached[-1]))):
                 raise Unlearnable(f"its calls do not replay: {error}") from None
@@ -273,17 +268,7 @@ def _lesson(pupil: _PlanLearner, trials: Sequence[Record]) -> Lesson:
             return pupil.lesson(record)
         except Unlearnable as error:
             failures.append(error)
-    if pupil.check and all(isinstance(error, _NoResult) for error in failures):
-        for record in trials:
-            with suppress(Unlearnable):
-                return pupil.lesson(record, refused_calls)
     raise failures[0]
-
-
-def _with_progress(calls: Iterable[PlannedCall], reached: list[str]) -> Iterator[PlannedCall]:
-    for call in calls:
-        reached.append(call.id)
-        yield call
 
 
 def _changed_call(steps: Sequence[PlanStep], replayed: Sequence[Replayed]) -> str | None:
