@@ -60,7 +60,7 @@ TEXTS: Mapping[str, str] = {
     "clusters": "{tasks:,} tasks in {units:,} clusters count like {independent:.0f} independent ones",
     "ran once": "each task ran once: gate sizes are upper bounds (--repeats 2)",
     "never varied": "no task's repeats differed: {assumed:,} of {of:,} tasks are assumed to, an upper bound",
-    "no pair": "no two arms are compared: another design is taken to vary as much and to fail on other tasks",
+    "no pair": "no two arms can be compared: the sizes are those of a gate",
     "scripted model": "scripted: it varies less than a real model; with the baseline's seed a gate takes fewer tasks",
     "recording": "replies came from a recording: a live model varies more",
     # costs

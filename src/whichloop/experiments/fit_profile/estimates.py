@@ -40,24 +40,17 @@ SLOW_TIMES = 5.0
 """Factor over the median that makes a reply slow, if it is also `SLOW_FROM_S` above it."""
 SLOW_FROM_S = 1.0
 
-UNTELLABLE: Mapping[str, str] = {
-    "decision.wrong_value": "a call with a wrong value looks like any other: the plan would tell",
-    "decision.early_finish": "an answer given too early looks like any other; at the first point it counts as no_tool",
-    "tool.garbage": "what a tool returns is taken as it is",
-    "tool.huge": "what a tool returns is taken as it is",
-    "tool.slow": "the trace does not time the tools",
-    "tool.lies": "what a tool returns is taken as it is",
-    "calls.late": "the trace does not time the tools",
-    "calls.same_ids": "only replies with several native calls would tell, and they are not counted apart",
-    "calls.too_early": "which call needs the effect of another one only the plan tells",
-    "mcp.error": "an error of the tool's server counts as tool.raises",
-    "mcp.list_changed": "an error of the tool's server counts as tool.raises",
-    "mcp.drifted": "arguments that are refused count as the model's mistake",
-    "mcp.cut": "what a tool returns is taken as it is",
-    "inject.call": "what a tool returns is taken as it is",
-    "inject.answer": "what a tool returns is taken as it is",
-    "inject.stop": "what a tool returns is taken as it is",
+_UNTOLD: Mapping[str, str] = {
+    "a call with a wrong value looks like any other: the plan would tell": "decision.wrong_value",
+    "an answer given too early looks like any other; at the first point it counts as no_tool": "decision.early_finish",
+    "what a tool returns is taken as it is": ("tool.garbage tool.huge tool.lies mcp.cut inject.call inject.answer inject.stop"),
+    "the trace does not time the tools": "tool.slow calls.late",
+    "only replies with several native calls would tell, and they are not counted apart": "calls.same_ids",
+    "which call needs the effect of another one only the plan tells": "calls.too_early",
+    "an error of the tool's server counts as tool.raises": "mcp.error mcp.list_changed",
+    "arguments that are refused count as the model's mistake": "mcp.drifted",
 }
+UNTELLABLE = {kind: why for why, kinds in _UNTOLD.items() for kind in kinds.split()}
 """Kinds of fault that a trace cannot show, with the reason; they are not estimated."""
 
 

@@ -11,7 +11,7 @@ from statistics import fmean
 from typing import Literal
 
 from whichloop.experiments.compare.results import Results
-from whichloop.metrics.power import POWER, Spread, same_loop, spread, unseen, usual_repeats
+from whichloop.metrics.power import POWER, Spread, same_loop, spread, usual_repeats
 from whichloop.metrics.record import Record
 from whichloop.metrics.summary import METRICS, PRIMARY, SHARES, TaskValues, dollars_of_trial, task_values
 from whichloop.protocol.names import SCRIPTED, Spec, nearest, parse_spec
@@ -25,7 +25,6 @@ Purpose = Literal["compare", "gate"]
 PURPOSES: tuple[Purpose, ...] = ("compare", "gate")
 MAX_RATIO = 100.0
 """Maximum ratio of two amounts that is considered."""
-ANOTHER = "another design"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +67,7 @@ class Pilot:
     loops: Mapping[str, Spread]
     """Arm → the spread between its own runs."""
     pairs: Mapping[tuple[str, str], Spread]
-    """Pair of compared arms → its spread, without those of `same`; if no arms are compared, each arm with another design."""
+    """Pair of compared arms → its spread, without those of `same`."""
     same: tuple[tuple[str, str], ...]
     """Pairs of compared arms that did the same in every trial, which no number of tasks tells apart."""
     price: Mapping[str, float | None]
@@ -94,11 +93,6 @@ class Pilot:
         settings = self.run.manifest.settings
         waits = settings.real_time or any(model != SCRIPTED for model in settings.models)
         return settings.concurrency or (IN_FLIGHT if waits else IN_FLIGHT_WITHOUT_WAITS)
-
-    @property
-    def is_alone(self) -> bool:
-        """Whether no two arms are compared with each other."""
-        return bool(self.pairs) and all(b == ANOTHER for _, b in self.pairs)
 
     @property
     def tasks(self) -> int:
@@ -139,7 +133,6 @@ def read_pilot(run: Results, request: SizeRequest) -> Pilot:
     same, (available, suite, size_per_task) = first.comparison.same, _supply(first)
     compared = [(a.arm, b.arm) for a, b in combinations(infos, 2) if (a.suite, a.profile) == (b.suite, b.profile)]
     found = {names: _spread(*names, values, scores) for names in compared if names not in same}
-    pairs = {names: each for names, each in found.items() if each is not None}
     return Pilot(
         request=request,
         run=first,
@@ -147,7 +140,7 @@ def read_pilot(run: Results, request: SizeRequest) -> Pilot:
         repeats=_repeats(first),
         values=values,
         loops=loops,
-        pairs=pairs if pairs or same else {(arm, ANOTHER): _with_another(values[arm], scores) for arm in loops},
+        pairs={names: each for names, each in found.items() if each is not None},
         same=same,
         price=_price([records for arm, records in scored.items() if arm in values]),
         available=available,
@@ -217,15 +210,6 @@ def _spread(a: str, b: str, values: Mapping[str, TaskValues], scores: bool) -> S
     shared = [task for task in first.values if task in second.values]
     mean = sum(first.means[task] + second.means[task] for task in shared) / (2 * len(shared)) if shared else 0.0
     return spread(as_shares(first, mean), as_shares(second, mean), scores=False) if mean > 0 else None
-
-
-def _with_another(values: TaskValues, scores: bool) -> Spread:
-    """Return the spread of an arm and a design that varies as much and fails on other tasks, about the largest possible."""
-    zero = TaskValues({task: [0.0] * len(amounts) for task, amounts in values.values.items()}, values.clusters)
-    both = spread(as_shares(values, 1.0 if scores else None), zero, scores=scores)
-    assert both is not None  # as many tasks as the arm itself has
-    floor = unseen(both.units, scores=scores)  # how often the other design differs was not seen at all
-    return replace(both, difference=0.0, between=2 * both.between, within_b=both.within_a, floor=floor)
 
 
 def _repeats(run: Results) -> int:

@@ -131,7 +131,7 @@ def size(run: Results, request: SizeRequest) -> Sizing:
         tuple(_compare_plan(pilot) if purpose == "compare" else _gate_plan(pilot) for purpose in purposes),
         in_order(_warnings(pilot)),
         _same(pilot) if is_comparison else (),
-        None if likely is None else _sized(pilot, likely, 0, pilot.repeats, len(pilot.values)),
+        None if likely is None else _sized(pilot, likely, 0, pilot.repeats),
     )
 
 
@@ -146,7 +146,7 @@ def _compare_plan(pilot: Pilot) -> SizePlan:
     """Return sizes that decide each pair with the power wanted: they show a difference of the margin, or equivalence."""
     power, level, repeats = pilot.request.power, pilot.alpha / (len(pilot.pairs) + len(pilot.same)), pilot.repeats
     margin = pilot.run.manifest.settings.margin if pilot.request.margin is None else pilot.request.margin
-    most, arms = 1.0 if pilot.scores else MAX_SHARE, len(pilot.values) * (2 if pilot.is_alone else 1)
+    most = 1.0 if pilot.scores else MAX_SHARE
 
     def reach(names: tuple[str, str], pair: Spread) -> Mapping[str, Any]:
         n, step, equal = pair.units, pair.step(repeats), pair.variance(repeats)
@@ -156,7 +156,7 @@ def _compare_plan(pilot: Pilot) -> SizePlan:
 
     pairs = [*pilot.pairs.values()]
     choices = REPEATS if all(pair.within_known for pair in pairs) else (1,)
-    sizes = _sizes(pilot, pairs, lambda pair, k: units_to_decide(pair, k, margin, level, power), choices, arms)
+    sizes = _sizes(pilot, pairs, lambda pair, k: units_to_decide(pair, k, margin, level, power), choices)
     return SizePlan("compare", margin, level, tuple(reach(names, pair) for names, pair in pilot.pairs.items()), sizes)
 
 
@@ -180,12 +180,12 @@ def _gate_plan(pilot: Pilot) -> SizePlan:
         return amount if pilot.scores or amount is None else math.expm1(amount)
 
     loops = [*pilot.loops.values()]
-    sizes = _sizes(pilot, loops, lambda own, k: units_to_pass(own, k, bound, alpha, power), REPEATS, len(pilot.values))
+    sizes = _sizes(pilot, loops, lambda own, k: units_to_pass(own, k, bound, alpha, power), REPEATS)
     return SizePlan("gate", margin, level, tuple(reach(arm, own) for arm, own in pilot.loops.items()), sizes)
 
 
 def _sizes(
-    pilot: Pilot, spreads: Sequence[Spread], units: Callable[[Spread, int], int | None], choices: Sequence[int], arms: int
+    pilot: Pilot, spreads: Sequence[Spread], units: Callable[[Spread, int], int | None], choices: Sequence[int]
 ) -> tuple[Size, ...]:
     """Return a size for each number of repeats with which fewer tasks suffice than with a smaller one, the fewest trials first."""
     sizes: list[Size] = []
@@ -193,21 +193,21 @@ def _sizes(
         needed = [(units(each, repeats), each) for each in spreads]
         counts = [(tasks_of(n, each), n if each.is_clustered else 0) for n, each in needed if n is not None]
         if len(counts) == len(needed) and (not sizes or max(counts)[0] < sizes[-1].tasks):
-            sizes.append(_sized(pilot, *max(counts), repeats, arms))
+            sizes.append(_sized(pilot, *max(counts), repeats))
     return tuple(sorted(sizes, key=lambda size: (size.trials, size.repeats)))
 
 
-def _sized(pilot: Pilot, tasks: int, clusters: int, repeats: int, arms: int) -> Size:
+def _sized(pilot: Pilot, tasks: int, clusters: int, repeats: int) -> Size:
     """Return a size with what it takes, and the suite that has so many tasks."""
-    rounds = arms * tasks * repeats / len(pilot.values)
-    cost = {name: None if each is None else rounds * each for name, each in pilot.price.items()}
+    trials = tasks * repeats
+    cost = {name: None if each is None else trials * each for name, each in pilot.price.items()}
     if cost["seconds"] is not None:
         cost["seconds"] /= pilot.at_once
     suite, is_enough = None, pilot.available is None or tasks <= pilot.available
     larger = math.ceil(tasks * pilot.size_per_task)
     if not is_enough and pilot.suite is not None and larger <= MAX_SIZE:
         suite, is_enough = str(replace(pilot.suite, options={**pilot.suite.options, "size": larger})), True
-    return Size(repeats, tasks, clusters or None, arms * tasks * repeats, **cost, suite=suite, enough_tasks=is_enough)
+    return Size(repeats, tasks, clusters or None, len(pilot.values) * trials, **cost, suite=suite, enough_tasks=is_enough)
 
 
 # --- what to doubt about a pilot ---
@@ -262,7 +262,5 @@ def _variances(pilot: Pilot) -> Iterator[Caveat]:
     elif constant:
         tasks = pilot.loops[constant[0]].tasks
         yield Caveat("never varied", constant, {"assumed": min(UNSEEN, tasks), "of": tasks})
-    if "compare" not in pilot.request.purposes:
-        return
-    if pilot.is_alone:
+    if "compare" in pilot.request.purposes and not pilot.pairs and not pilot.same:
         yield Caveat("no pair")

@@ -28,8 +28,6 @@ from .losses import ArmLosses, LostTrial, PairLosses, Why
 from .minimal import MinimalFaults
 from .trial import show_command
 
-MAX_ACROSS = 6
-"""Arms that stand side by side, below each other their causes; of more each has a row."""
 MAX_EXAMPLES = 2
 """Causes of which a terminal shows an example without -v, those that lost most."""
 MAX_TASKS = 40
@@ -111,24 +109,11 @@ def _cause_tables(arms: Sequence[ArmLosses], infos: Mapping[str, ArmInfo]) -> It
     """Yield a table of causes and arms for each suite and profile."""
     for (suite, profile), members in groupby(arms, key=lambda arm: (infos[arm.arm].suite, infos[arm.arm].profile)):
         group = list(members)
-        total = Counter[Cause]()
-        for arm in group:
-            total.update(arm.causes)
-        causes = [cause for cause, _ in total.most_common()]
-        rows: list[list[Cell | str]] = [
-            [
-                short_name(infos[arm.arm]),
-                Cell(f"{arm.lost} of {arm.trials}", value=arm.lost),
-                *(_count(arm, cause) for cause in causes),
-            ]
-            for arm in group
-        ]
-        columns: list[Cell | str] = [infos[group[0].arm].subject, "lost", *causes]
-        if len(group) <= MAX_ACROSS:
-            columns[0] = "cause"
-            columns, *rows = map(list, zip(columns, *rows, strict=True))
+        total = sum((Counter(arm.causes) for arm in group), Counter[Cause]())
+        lost: list[tuple[Cell | str, ...]] = [("lost", *(Cell(f"{arm.lost} of {arm.trials}", value=arm.lost) for arm in group))]
+        rows = [(cause, *(_count(arm, cause) for arm in group)) for cause, _ in total.most_common()]
         if any(arm.trials for arm in group):
-            yield Table(f"{suite}, {profile}", tuple(map(str, columns)), tuple(map(tuple, rows)))
+            yield Table(f"{suite}, {profile}", ("cause", *(short_name(infos[arm.arm]) for arm in group)), (*lost, *rows))
 
 
 def _count(arm: ArmLosses, cause: Cause) -> Cell:
