@@ -31,9 +31,20 @@ def ablation_doc(result: AblationResult) -> Doc:
     """Return what the factors do, and which setting to use."""
     run, chosen = result.results, choices(result)
     settings, fewer = _settings(result, chosen)
-    more = [Table("All settings", settings.columns, settings.rows, detail=True)] if fewer.rows != settings.rows else []
+    arms = len(run.comparison.arms)
+    own = lines_of(
+        ("Effects", "averaged over the other factors; of interactions what both changes do beyond the sum of each"),
+        ("Note", list(result.notes)),
+        ("Note", f"{arms} arms are too many to compare in pairs too" if arms > MAX_PAIRED else ""),
+    )
     title = f"{result.ablation.loop} · {run.title} · {LEGEND if run.comparison.pairs else 'accuracy'}"
-    details: tuple[Block, ...] = (*more, _all_effects(result), *detail_tables(run), READING, _notes(result))
+    details: tuple[Block, ...] = (
+        Table("All settings", settings.columns, settings.rows if fewer.rows != settings.rows else (), detail=True),
+        _all_effects(result),
+        *detail_tables(run),
+        READING,
+        Lines((*own.items, *notes(run).items), detail=True),
+    )
     return Doc(title, (fewer, _main_effects(result), _answer(result, chosen), *details), _data(result, chosen))
 
 
@@ -153,16 +164,6 @@ def _all_effects(result: AblationResult) -> Table:
     ]
     columns = ("effect", *_profile_heading(result), "measure", "difference", "p (Holm)", "verdict", "odds ratio")
     return table_of("All effects", columns, rows)
-
-
-def _notes(result: AblationResult) -> Lines:
-    arms = len(result.results.comparison.arms)
-    own = [
-        ("Effects", "averaged over the other factors; of interactions what both changes do beyond the sum of each"),
-        *(("Note", note) for note in result.notes),
-        *([("Note", f"{arms} arms are too many to compare in pairs too")] if arms > MAX_PAIRED else []),
-    ]
-    return Lines((*own, *notes(result.results).items), detail=True)
 
 
 def _head(effect: Effect, result: AblationResult) -> tuple[str, ...]:
