@@ -148,26 +148,23 @@ def _selection(
     folder: Path, manifest: Manifest, arms: Sequence[str], profile: str | None, model: str | None
 ) -> tuple[frozenset[str], tuple[str, str]]:
     """Return the names of the arms to pool, and the model and profile that they share."""
-    entries = [(arm.arm, arm.model, arm.profile, arm.met or arm.profile) for arm in manifest.arms]
-    every = [arm[0] for arm in entries]
-    asked = [arm for arm in entries if (model is None or arm[1] == model) and (profile is None or arm[2] == profile)]
+    every = [arm.arm for arm in manifest.arms]
+    asked = [arm for arm in manifest.arms if model in (None, arm.model) and profile in (None, arm.profile)]
     names = set[str]()
     for text in arms:
-        matching = meant(text, [arm[0] for arm in asked])
+        matching = meant(text, [arm.arm for arm in asked])
         if len(matching) != 1:
             raise RunError(f"{folder}: {text!r} names {counted(len(matching), 'arm')}; this run has {several(every)}")
         names.add(matching[0])
-    selected = [arm for arm in asked if not arms or arm[0] in names]
+    selected = [arm for arm in asked if not arms or arm.arm in names]
     if not selected:
         raise RunError(f"{folder}: no such arm; this run has {several(every)}")
-    models, profiles = sorted({arm[1] for arm in selected}), sorted({arm[3] for arm in selected})
-    if len(models) > 1:
-        raise RunError(f"{folder}: arms of several models cannot be pooled ({several(models)}); choose with --model or --arm")
-    if len(profiles) > 1:
-        raise RunError(
-            f"{folder}: arms under several profiles cannot be pooled ({several(profiles)}); choose with --profile or --arm"
-        )
-    return frozenset(arm[0] for arm in selected), (models[0], profiles[0])
+    shared = {"model": {arm.model for arm in selected}, "profile": {arm.met or arm.profile for arm in selected}}
+    for what, values in shared.items():
+        if len(values) > 1:
+            told = f"arms of several {what}s cannot be pooled ({several(sorted(values))})"
+            raise RunError(f"{folder}: {told}; choose with --{what} or --arm")
+    return frozenset(arm.arm for arm in selected), (shared["model"].pop(), shared["profile"].pop())
 
 
 def _slug(text: str) -> str:
