@@ -78,8 +78,6 @@ class Options(BaseModel):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Check:
-    """What came of a check."""
-
     kind: Kind
     ok: bool
     doc: Doc

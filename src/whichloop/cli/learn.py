@@ -103,7 +103,7 @@ def _profile(folder: Path, fitted: FittedProfile, output: Path | None, allow: li
     with own_prints_aside():
         held = check_fit(folder, fitted, allow) if check else None
     if output is not None:
-        output.write_text(to_toml(fitted, () if held is None else held.lines), encoding="utf-8")
+        output.write_text(to_toml(fitted), encoding="utf-8")
     return fit_doc(fitted, held, output)
 
 

@@ -37,8 +37,6 @@ RECOVERED: frozenset[Outcome] = frozenset({"told", "untold", "unaware", "handled
 
 @dataclass(frozen=True, slots=True)
 class FaultFinding:
-    """The finding of one fault."""
-
     fault: str
     outcome: Outcome
     detail: str

@@ -100,8 +100,6 @@ def check_program(
 
 @dataclass(frozen=True, slots=True)
 class AgentEnd:
-    """How a run ended."""
-
     outcome: LoopOutcome | None = None
     error: str = ""
     """What left the agent, `Type: message`."""

@@ -23,8 +23,6 @@ def unwatched(what: str, done: int, total: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The finding of one law."""
-
     law: str
     status: Status
     detail: str = ""
@@ -76,7 +74,6 @@ class NotApplicable(Exception):
 
 
 def require(holds: bool, counterexample: str) -> None:
-    """Raise Broken if a condition does not hold."""
     if not holds:
         raise Broken(counterexample)
 

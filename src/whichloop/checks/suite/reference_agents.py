@@ -121,7 +121,6 @@ class Answering(_Agent):
 class RandomCalls(_Agent):
     """An agent that calls random tools with words and numbers of the question and the results, and answers with the last result."""
 
-    seed: int = 0
     calls: int = 5
 
     name = "random-calls"
@@ -130,7 +129,7 @@ class RandomCalls(_Agent):
         return replace(self, calls=min(self.calls, tool_steps))
 
     async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
-        draw, text, answer = Draw("random-calls", self.seed, query.full_text), query.full_text, ""
+        draw, text, answer = Draw("random-calls", 0, query.full_text), query.full_text, ""
         specs = tools.specs
         for _ in range(self.calls if specs else 0):
             spec = draw.choice(specs)
@@ -175,11 +174,11 @@ class ReferenceAgent:
 ORACLE = ReferenceAgent("oracle", "follows the plan", Oracle, calls_tools=True, suspect=1.0, most=1.0)
 
 
-def baselines(tasks: Iterable[Task], seed: int = 0) -> tuple[ReferenceAgent, ...]:
-    """Return all agents that do no work. `tasks` give the most frequent answer, `seed` the random calls."""
+def baselines(tasks: Iterable[Task]) -> tuple[ReferenceAgent, ...]:
+    """Return all agents that do no work. `tasks` give the most frequent answer."""
     return (
         ReferenceAgent("blind", "sees no result", lambda task: Blind(), calls_tools=True, asks_model=True),
-        ReferenceAgent("random calls", "answers with the last result", lambda task: RandomCalls(seed), calls_tools=True),
+        ReferenceAgent("random calls", "answers with the last result", lambda task: RandomCalls(), calls_tools=True),
         *without_calls(tasks),
     )
 

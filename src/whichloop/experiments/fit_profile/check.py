@@ -17,7 +17,7 @@ from whichloop.datasets.task import Task
 from whichloop.experiments.compare.run import prepare, run
 from whichloop.metrics.paired import SCORES, PairedFlip, judge_family
 from whichloop.metrics.record import Record
-from whichloop.metrics.statistics import Interval
+from whichloop.metrics.statistics import ALPHA, Interval
 from whichloop.metrics.summary import task_values
 from whichloop.protocol.names import SCRIPTED, parse_spec
 from whichloop.protocol.values import one_line
@@ -27,7 +27,6 @@ from whichloop.runs.manifest import ArmEntry, Manifest, read_manifest
 from whichloop.runs.permissions import allowed_code, own_code
 from whichloop.runs.store.files import RunError
 from whichloop.runs.store.trials import each_record
-from whichloop.text.numbers import signed_interval
 
 from .fit import FittedProfile, to_toml
 
@@ -61,7 +60,7 @@ def compare_records(
     names: Mapping[str, str],
     before: Sequence[Record],
     again: Sequence[Record],
-    alpha: float,
+    alpha: float = ALPHA,
     measures: Mapping[str, Callable[[Record], float]] = MEASURES,
 ) -> tuple[MeasureGap, ...]:
     """Compare arms over the tasks scored in both runs; `names`: an arm of the run → that under the profile.
@@ -104,7 +103,6 @@ class FitCheck:
     gaps: tuple[MeasureGap, ...] = ()
     tasks: int = 0
     repeats: int = 0
-    alpha: float = 0.0
     problem: str = ""
     """Why the profile could not be checked; empty if it was."""
 
@@ -112,20 +110,6 @@ class FitCheck:
     def off(self) -> tuple[MeasureGap, ...]:
         """Differences beyond their intervals."""
         return tuple(gap for gap in self.gaps if gap.off)
-
-    @property
-    def lines(self) -> list[str]:
-        """The check as lines of the profile's file."""
-        if self.problem:
-            return [f"no: {self.problem}"]
-        return [
-            f"{self.tasks} tasks × {self.repeats}, {100 * (1 - self.alpha):g} % intervals for all differences together",
-            *(
-                f"{gap.loop}, {gap.measure}: run {gap.run:.2f}, profile {gap.profile:.2f}, difference "
-                f"{signed_interval(gap.difference, 2)}{' OFF' if gap.off else ''}"
-                for gap in self.gaps
-            ),
-        ]
 
     def as_dict(self) -> dict[str, Any]:
         return vars(self) | {"gaps": [gap.as_dict() for gap in self.gaps], "off": bool(self.off)}
@@ -140,11 +124,11 @@ def check_fit(folder: Path, fitted: FittedProfile, allow: Collection[str] = ()) 
         with tempfile.TemporaryDirectory() as scratch:
             arms, again, repeats = run_again(folder, to_toml(fitted), fitted.arms, allow, Path(scratch))
             before = [record for record in each_record(folder) if record.arm in fitted.arms]
-            gaps = compare_records(arms, before, again, fitted.alpha)
+            gaps = compare_records(arms, before, again)
     except (ValueError, OSError) as error:
         return FitCheck(problem=one_line(str(error)))
     shared = {record.task for record in again if record.status == "scored"}
-    return FitCheck(gaps, len(shared), repeats, fitted.alpha)
+    return FitCheck(gaps, len(shared), repeats)
 
 
 _REMEDY = "run whichloop compare again, or use the version of the code that made it"

@@ -76,7 +76,6 @@ class DecisionPoint:
 
     @property
     def has_arguments(self) -> bool:
-        """Tell whether the call of the point has any arguments."""
         calls = next((attempt.calls for attempt in self.attempts if attempt.calls and not attempt.repeats), [])
         return not calls or any(call.shape for call in calls)
 

@@ -6,6 +6,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+from whichloop.metrics.statistics import ALPHA
 from whichloop.models.profiles import FAULT_KINDS, FORMS, WEAKNESS_KINDS, Profile
 from whichloop.protocol.names import value_text
 from whichloop.text.doc import UNKNOWN, Block, Cell, Doc, Table, lines_of
@@ -42,7 +43,7 @@ def fit_doc(fitted: FittedProfile, check: FitCheck | None, file: Path | None = N
         (*(gap.loop, gap.measure, f"{gap.run:.2f}", f"{gap.profile:.2f}", signed_interval(gap.difference, 2)), off[gap.off])
         for gap in held.gaps
     ]
-    level = f"{100 * (1 - fitted.alpha):g} % interval"
+    level = f"{100 * (1 - ALPHA):g} % interval"
     blocks = (
         Table("Rates above 0, per point", ("kind", "rate", level, "struck of points", ""), tuple(counted)),
         Table(
@@ -67,7 +68,6 @@ def fit_doc(fitted: FittedProfile, check: FitCheck | None, file: Path | None = N
 
 
 def profile_doc(profile: Profile) -> Doc:
-    """Return a profile."""
     blocks: list[Block] = [lines_of(("About", profile.description), ("Evidence", profile.evidence))]
     of_forms = [(f"Loops with {FORMS[form]}: {met.name}", met) for form, met in profile.by_form.items()]
     for title, met in of_forms or [("", profile)]:

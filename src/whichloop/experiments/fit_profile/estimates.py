@@ -108,7 +108,7 @@ def _exposed_points(kind: str, points: Counts, calling: tuple[float, float]) -> 
     return first + later
 
 
-def estimate_rates(tally: Tally, alpha: float, *, timed: bool) -> dict[str, RateEstimate]:
+def estimate_rates(tally: Tally, *, timed: bool) -> dict[str, RateEstimate]:
     """Return the rate of each kind of fault, from how often it struck; `timed`: replies' times were measured."""
     total: Counts = defaultdict(float)
     for counts in (*tally.points.values(), *tally.struck.values()):
@@ -130,13 +130,13 @@ def estimate_rates(tally: Tally, alpha: float, *, timed: bool) -> dict[str, Rate
         struck["decision.never_finish"] += struck[OPEN_REPEAT] * (1 - replacing)
         struck[OPEN_REPEAT] = 0.0
     arms = float(len(tally.arms))
-    effect = max(_own_effect(_pairs(tally, None, calling), alpha) or 1.0, arms)
+    effect = max(_own_effect(_pairs(tally, None, calling)) or 1.0, arms)
     least = arms if tally.paired else 1.0  # a fault in every arm counts once
     rates = {}
     for kind in FAULT_KINDS:
         pairs = _pairs(tally, kind, calling)
         count, points = sum(pair[0] for pair in pairs), sum(pair[1] for pair in pairs)
-        known = RateEstimate(count, points, cluster_rate(pairs, effect, least, alpha), _KIND_NOTES.get(kind, ""))
+        known = RateEstimate(count, points, cluster_rate(pairs, effect, least), _KIND_NOTES.get(kind, ""))
         rates[kind] = _unknown_rate(kind, count, tally, timed=timed) or known
     return rates
 
@@ -173,9 +173,7 @@ _KIND_NOTES: Mapping[str, str] = {
 }
 
 
-def cluster_rate(
-    pairs: Sequence[tuple[float, float]], effect: float = 1.0, least: float = 1.0, alpha: float = ALPHA
-) -> Interval | None:
+def cluster_rate(pairs: Sequence[tuple[float, float]], effect: float = 1.0, least: float = 1.0) -> Interval | None:
     """Return a rate from (affected, points) per task: Wilson's interval on the effective number of points. None without points.
 
     Points of one task are dependent, hence n_eff = p(1-p)/SE² x (z/t)², with the linearized error of a ratio over G tasks,
@@ -186,12 +184,12 @@ def cluster_rate(
     if n <= 0:
         return None
     value = min(math.fsum(pair[0] for pair in pairs) / n, 1.0)
-    effective = n / max(_own_effect(pairs, alpha) or effect, least, 1.0)
-    low, high = wilson(value * effective, effective, alpha)
+    effective = n / max(_own_effect(pairs) or effect, least, 1.0)
+    low, high = wilson(value * effective, effective)
     return Interval(value, min(low, value), max(high, value), round(n))
 
 
-def _own_effect(pairs: Sequence[tuple[float, float]], alpha: float) -> float | None:
+def _own_effect(pairs: Sequence[tuple[float, float]]) -> float | None:
     """Return n / n_eff from the spread between tasks; None without a spread."""
     n, groups = math.fsum(pair[1] for pair in pairs), len(pairs)
     value = math.fsum(pair[0] for pair in pairs) / n if n else 0.0
@@ -199,7 +197,7 @@ def _own_effect(pairs: Sequence[tuple[float, float]], alpha: float) -> float | N
     if groups < 2 or not 0 < value < 1 or squares <= _NEARLY_NONE:
         return None
     variance = groups / (groups - 1) * squares / n**2
-    small = float(scipy.special.stdtrit(groups - 1, 1 - alpha / 2) / scipy.special.ndtri(1 - alpha / 2)) ** 2
+    small = float(scipy.special.stdtrit(groups - 1, 1 - ALPHA / 2) / scipy.special.ndtri(1 - ALPHA / 2)) ** 2
     return n * variance / (value * (1 - value)) * small
 
 

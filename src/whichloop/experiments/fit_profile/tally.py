@@ -80,7 +80,6 @@ def latency_bin(seconds: float) -> int:
 
 
 def latency_of_bin(size: int) -> float:
-    """Return the latency in the middle of a bin."""
     return 0.0 if size == 0 else min(0.001 * _BIN_STEP ** (size - 0.5), _MAX_S)
 
 
@@ -132,7 +131,6 @@ class Tally:
         """Families of faults that some of the traces cannot show."""
 
     def add(self, course: ReadTrial) -> None:
-        """Add one trial."""
         head = course.head
         self.trials += 1
         self.arms.add(head.arm)

@@ -50,8 +50,6 @@ from .plan_from_trace import (
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """A learned plan."""
-
     task: str
     trial: str
     """ARM/TASK/REPEAT."""
@@ -174,8 +172,6 @@ def _solved(records: Iterable[Record], run: str) -> list[Record]:
 
 @dataclass(frozen=True, slots=True)
 class _PlanLearner:
-    """A task for which a plan is to be learned."""
-
     folder: Path
     suite: Suite
     task: Task

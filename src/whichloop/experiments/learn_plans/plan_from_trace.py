@@ -38,8 +38,6 @@ class Unlearnable(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class TrialCall:
-    """A call of a trial."""
-
     tool: str
     arguments: Mapping[str, Any]
     text: str | None
@@ -68,8 +66,6 @@ class FixedValue:
 
 @dataclass(frozen=True, slots=True)
 class PlanStep:
-    """A step of a plan draft."""
-
     id: str
     call: TrialCall
     arguments: Mapping[str, Any]
@@ -281,7 +277,6 @@ def draft_of(calls: Sequence[TrialCall], query: Query, kinds: Mapping[str, Kind]
 
 
 def plan_of(steps: Sequence[PlanStep], answer: Any, query: Query) -> Plan:
-    """Return the plan of the steps."""
     calls = []
     for step, goal in zip(steps, _goals(steps, query), strict=True):
         used = {ref.call for ref in refs(step.arguments)}

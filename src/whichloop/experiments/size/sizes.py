@@ -89,8 +89,6 @@ class SizePlan:
 
 @dataclass(frozen=True, slots=True)
 class Sizing:
-    """The result of a size calculation."""
-
     pilot: Pilot
     plans: tuple[SizePlan, ...]
     warnings: tuple[Caveat, ...]
@@ -217,7 +215,6 @@ MIN_UNITS = 50
 
 
 def _warnings(pilot: Pilot) -> Iterator[Caveat]:
-    """Yield the warnings of a pilot."""
     run, settings = pilot.run, pilot.run.manifest.settings
     if pilot.dead:
         yield Caveat("dead arm", tuple(pilot.dead))

@@ -50,7 +50,7 @@ def verdict_of(found: Mapping[str, Any]) -> str:
     return "Order right, level wrong" if off else "Good"
 
 
-def validity(folder: Path, predicted: Predicted, alpha: float = ALPHA) -> dict[str, Any]:
+def validity(folder: Path, predicted: Predicted) -> dict[str, Any]:
     """Read the results of the held-out tasks, and hold the prediction against them. Raises RunError where no task is in both.
 
     Returns plain JSON, of which `validity_doc` makes a document; `differences` are run minus tunnel, of each loop and measure, all
@@ -77,14 +77,14 @@ def validity(folder: Path, predicted: Predicted, alpha: float = ALPHA) -> dict[s
         "fitted_tasks": len(predicted.prediction["fitted"]),
         "held_out_tasks": len(shared),
         "held_out_units": unit_count(clusters),
-        "units_needed": units_needed(pairs_in_all, alpha),
+        "units_needed": units_needed(pairs_in_all),
         "loops": [{"arm": arm, "real": accuracy(real, arm), "predicted": accuracy(tunnel, name)} for arm, name in arms.items()],
-        "differences": [gap.as_dict() for gap in compare_records(arms, real, tunnel, alpha, MEASURES)],
-        "tau": interval_json(rank_agreement(rights, predicted_rights, clusters, alpha)),
-        "pairs": _told_apart(list(arms), rights, predicted_rights, clusters, alpha),
+        "differences": [gap.as_dict() for gap in compare_records(arms, real, tunnel, measures=MEASURES)],
+        "tau": interval_json(rank_agreement(rights, predicted_rights, clusters)),
+        "pairs": _told_apart(list(arms), rights, predicted_rights, clusters),
         "pairs_in_all": pairs_in_all,
         "unknown_errors": {kind: errors[kind] for kind in sorted(errors.keys() - in_the_tunnel)},
-        "alpha": alpha,
+        "alpha": ALPHA,
     }
     return {"verdict": verdict_of(found), **found}
 
@@ -101,7 +101,7 @@ def _accuracies(records: Sequence[Record], arms: Iterable[str]) -> tuple[list[st
     return [values[0].clusters[task] for task in tasks], np.array([[each.means[task] for task in tasks] for each in values])
 
 
-def rank_agreement(real: Floats, predicted: Floats, clusters: Sequence[str], alpha: float = ALPHA) -> Interval | None:
+def rank_agreement(real: Floats, predicted: Floats, clusters: Sequence[str]) -> Interval | None:
     """Return Kendall's tau-b (1945) between the mean scores of loops on two sides, with a BCa bootstrap over tasks.
 
     `real`, `predicted`: [loop, task]. tau-b is the sum of sign·sign over all pairs of loops, divided by √(pairs untied in one ×
@@ -120,19 +120,17 @@ def rank_agreement(real: Floats, predicted: Floats, clusters: Sequence[str], alp
     whole = float(statistic(parts.sum(0, keepdims=True))[0])
     if np.isnan(whole):
         return None
-    low, high = bca(statistic, parts, alpha)
+    low, high = bca(statistic, parts, ALPHA)
     return Interval(whole, min(low, whole), max(high, whole), real.shape[1])
 
 
-def _told_apart(
-    names: Sequence[str], real: Floats, predicted: Floats, clusters: Sequence[str], alpha: float
-) -> list[dict[str, Any]]:
+def _told_apart(names: Sequence[str], real: Floats, predicted: Floats, clusters: Sequence[str]) -> list[dict[str, Any]]:
     """Return the pairs whose real accuracies differ, decided together (Holm 1979), the better loop first. Arrays: [loop, task]."""
     pairs = list(combinations(range(len(names)), 2))
     flips = [PairedFlip(real[a] - real[b], clusters) for a, b in pairs]
     pairs_apart: list[dict[str, Any]] = []
-    for (a, b), decided in zip(pairs, judge_family([(flip, 0.0) for flip in flips], alpha), strict=True):
-        if decided.p_holm < alpha:
+    for (a, b), decided in zip(pairs, judge_family([(flip, 0.0) for flip in flips], ALPHA), strict=True):
+        if decided.p_holm < ALPHA:
             gap = decided.difference
             if gap.value < 0:
                 a, b, gap = b, a, gap.turned

@@ -234,8 +234,6 @@ def _by_cause(losses: Sequence[Example]) -> tuple[Example, ...]:
 
 
 class _Collected:
-    """The causes collected so far."""
-
     def __init__(self, run: Results, infos: Mapping[str, ArmInfo], pairs: Sequence[ArmPair], alone: Sequence[str]) -> None:
         self._traces, self._limits, self._infos = Traces(run.folder), run.manifest.step_limits, infos
         self._counts: dict[ArmPair, Counter[tuple[bool, bool]]] = {pair: Counter() for pair in pairs}

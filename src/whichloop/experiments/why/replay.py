@@ -39,7 +39,6 @@ class Replays:
 
     @property
     def profile(self) -> Profile:
-        """The profile that the trial ran under."""
         return self.trial.arm.profile_met
 
     def profile_with(self, faults: Sequence[str]) -> Profile:
