@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -108,7 +108,7 @@ def _profile(folder: Path, fitted: FittedProfile, output: Path | None, allow: li
 
 
 def _held_out(
-    folder: Path, of: dict[str, str | None], ahead: int | None, prediction: Path | None, allow: list[str], *, again: bool
+    folder: Path, of: dict[str, Any], ahead: int | None, prediction: Path | None, allow: list[str], *, again: bool
 ) -> Doc:
     """Register what a profile of one part of the tasks predicts of the others; then hold it against what the run did there."""
     from whichloop.experiments.validate.doc import VALIDITY, ahead_doc, validity_doc

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ def fit_doc(fitted: FittedProfile, check: FitCheck | None, file: Path | None = N
         (kind, UNKNOWN if rate.interval is None else f"{rate.rate:.4f}", FAULT_KINDS[kind], remark(rate))
         for kind, rate in fitted.rates.items()
     ]
-    off = {True: Cell("OFF", "bad"), False: ""}
+    off: Mapping[bool, Cell | str] = {True: Cell("OFF", "bad"), False: ""}
     gaps = [
         (*(gap.loop, gap.measure, f"{gap.run:.2f}", f"{gap.profile:.2f}", signed_interval(gap.difference, 2)), off[gap.off])
         for gap in held.gaps

@@ -10,6 +10,7 @@ import inspect
 import json
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
@@ -22,7 +23,7 @@ from whichloop.metrics.answers import Judgement
 from whichloop.metrics.record import Record
 from whichloop.metrics.scorers import scores_of
 from whichloop.metrics.trace import ToolRun
-from whichloop.protocol import Plan, PlannedCall, StopReason, Tool, plan_to_json, refs, render_value, resolve
+from whichloop.protocol import Plan, StopReason, Tool, plan_to_json, refs, render_value, resolve
 from whichloop.protocol.redact import MARK
 from whichloop.protocol.threads import run_blocking
 from whichloop.protocol.tools import bounded_toolbox
@@ -146,13 +147,9 @@ def learn_suite(folder: Path, config: CompareConfig, suite: Suite, *, check: boo
         except Unlearnable as error:
             not_learned[task.id] = str(error) if task.plan is None else f"{error}; it keeps the plan that it had"
             tasks.append(replace(task, no_plan=str(error)) if task.plan is None else task)
-    return LearnedSuite(name, check, tuple(tasks), tuple(lessons), not_learned, config.tools or _opener(suite))
-
-
-def _opener(suite: Suite) -> str:
-    """Return the function that opens a suite's tasks, as `--tools` names it; empty if it has no name of its own."""
-    name = getattr(suite.open, "__qualname__", "")
-    return f"{suite.open.__module__}:{name}" if name.isidentifier() else ""
+    opener = getattr(suite.open, "__qualname__", "")
+    tools = config.tools or (f"{suite.open.__module__}:{opener}" if opener.isidentifier() else "")
+    return LearnedSuite(name, check, tuple(tasks), tuple(lessons), not_learned, tools)
 
 
 def _solved(records: Iterable[Record], run: str) -> list[Record]:
@@ -187,7 +184,9 @@ class _PlanLearner:
             if not trial_calls and self.task.expected is not None:
                 is_called = any(isinstance(event, ToolRun) for event in events)
                 raise Unlearnable(f"{'none of its calls gave a result' if is_called else 'no calls'}: cannot be learned")
-            draft = draft_of(trial_calls, self.task.query, self._kinds(), any_order=self.any_order)
+            with closing(self.suite.open(self.task)) as environment:  # no tool is run
+                kinds = {tool.name: result_kind(tool) for tool in environment.tools}
+            draft = draft_of(trial_calls, self.task.query, kinds, any_order=self.any_order)
             plan, fixed_values = self._proved(draft, record) if self.check else self._plan(draft, record, draft.sources.values)
             data = plan_to_json(plan)
             if any(len(path) > MAX_DEPTH for path, _ in leaves(data)):
@@ -198,14 +197,6 @@ class _PlanLearner:
             raise
         except Exception as error:  # an invalid trace or the suite's own code; one task must not prevent the plans of others
             raise Unlearnable(f"{trial}: {type(error).__name__}: {error_text(error)}") from error
-
-    def _kinds(self) -> dict[str, Kind]:
-        """Return the kind of result that each of the task's tools declares. No tool is run."""
-        environment = self.suite.open(self.task)
-        try:
-            return {tool.name: result_kind(tool) for tool in environment.tools}
-        finally:
-            environment.close()
 
     def _plan(
         self, draft: PlanDraft, record: Record, values: Mapping[str, Any], state: Any = None
@@ -221,39 +212,24 @@ class _PlanLearner:
         raise Unlearnable(f"its calls give no answer that the scorer {task.scorer} takes for right{state_too}")
 
     def _proved(self, draft: PlanDraft, record: Record) -> tuple[Plan, tuple[FixedValue, ...]]:
-        """Return the plan whose calls replay as they ran; a call that does not loses its references, call by call."""
-        while True:
-            replayed = run_blocking(self._replayed(draft))
-            if isinstance(replayed, PlanDraft):
-                draft = replayed
+        """Return the plan whose calls replay as they ran: with references, or else with the run's own values."""
+        failure = ""
+        for tried in (draft, draft.literal()):
+            try:
+                results, state = run_blocking(self._replayed(tried))
+            except ValueError as error:
+                failure = str(error)
                 continue
-            results, state = replayed
-            if (drifted := _changed_call(draft.steps, results)) is None:
-                return self._plan(draft, record, {call.call_id: call.value for call in results}, state)
-            draft = draft.with_literals(drifted)
+            if not _has_drifted(tried.steps, results):
+                return self._plan(tried, record, {call.call_id: call.value for call in results}, state)
+        raise Unlearnable(f"its calls do not replay: {failure}")
 
-    async def _replayed(self, draft: PlanDraft) -> tuple[tuple[Replayed, ...], Any] | PlanDraft:
-        """Return results and end state, or if a call fails, the draft without its references. Raises Unlearnable without any."""
+    async def _replayed(self, draft: PlanDraft) -> tuple[tuple[Replayed, ...], Any]:
+        """Return results and end state. Raises ValueError for a call that fails."""
         plan = plan_of(draft.steps, None, self.task.query)
         task = replace(self.task, plan=plan, no_plan="")
-        reached: list[str] = []
-
-        def each_call() -> Iterator[PlannedCall]:
-            for call in plan.calls:
-                reached.append(call.id)
-                yield call
-
-        environment = self.suite.open(task)
-        try:
-            results = await carry_out(task, each_call(), bounded_toolbox(environment.tools))
-        except ValueError as error:
-            if not any(refs(next(step.arguments for step in draft.steps if step.id == reached[-1]))):
-                raise Unlearnable(f"its calls do not replay: {error}") from None
-            return draft.with_literals(reached[-1])
-        else:
-            return results, environment.state()
-        finally:
-            environment.close()
+        with closing(self.suite.open(task)) as environment:
+            return await carry_out(task, plan.calls, bounded_toolbox(environment.tools)), environment.state()
 
 
 def _lesson(pupil: _PlanLearner, trials: Sequence[Record]) -> Lesson:
@@ -267,8 +243,8 @@ def _lesson(pupil: _PlanLearner, trials: Sequence[Record]) -> Lesson:
     raise failures[0]
 
 
-def _changed_call(steps: Sequence[PlanStep], replayed: Sequence[Replayed]) -> str | None:
-    """Return the first call whose references give other values than in the run, though the results are the same.
+def _has_drifted(steps: Sequence[PlanStep], replayed: Sequence[Replayed]) -> bool:
+    """Tell whether references give other values than in the run, though the results are the same.
 
     Such references point into text that only looks like JSON. If results differ, such as in a new id, references may differ too.
     """
@@ -277,8 +253,8 @@ def _changed_call(steps: Sequence[PlanStep], replayed: Sequence[Replayed]) -> st
     for step, call in zip(steps, replayed, strict=True):
         used = {ref.call for ref in refs(step.arguments)}
         if used and all(texts[name] == now[name] for name in used) and call.arguments != step.call.arguments:
-            return step.id
-    return None
+            return True
+    return False
 
 
 def _answers(task: Task, record: Record, draft: PlanDraft) -> Iterator[tuple[Any, tuple[FixedValue, ...]]]:

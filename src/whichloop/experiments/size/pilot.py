@@ -6,11 +6,11 @@ import math
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
 from statistics import fmean
 from typing import Literal
 
 from whichloop.experiments.compare.results import Results
+from whichloop.experiments.why.losses import comparable
 from whichloop.metrics.power import POWER, Spread, same_loop, spread, usual_repeats
 from whichloop.metrics.record import Record
 from whichloop.metrics.summary import METRICS, PRIMARY, SHARES, TaskValues, dollars_of_trial, task_values
@@ -130,14 +130,16 @@ def read_pilot(run: Results, request: SizeRequest) -> Pilot:
     loops = {arm: each for arm, each in own.items() if each is not None}
     if not loops:
         raise RunError(f"{run.folder}: a pilot needs at least two scored tasks, and this run has one")
+    repeats, ran = first.manifest.settings.repeats, Counter((r.arm, r.task) for r in first.records if r.status != "excluded")
+    if first.manifest.imported is not None and ran:
+        repeats = usual_repeats([*ran.values()])  # tasks may have unequal numbers of repeats
     same, (available, suite, size_per_task) = first.comparison.same, _supply(first)
-    compared = [(a.arm, b.arm) for a, b in combinations(infos, 2) if (a.suite, a.profile) == (b.suite, b.profile)]
-    found = {names: _spread(*names, values, scores) for names in compared if names not in same}
+    found = {names: _spread(*names, values, scores) for names in comparable(first) if names not in same}
     return Pilot(
         request=request,
         run=first,
         dead=dead,
-        repeats=_repeats(first),
+        repeats=repeats,
         values=values,
         loops=loops,
         pairs={names: each for names, each in found.items() if each is not None},
@@ -210,12 +212,6 @@ def _spread(a: str, b: str, values: Mapping[str, TaskValues], scores: bool) -> S
     shared = [task for task in first.values if task in second.values]
     mean = sum(first.means[task] + second.means[task] for task in shared) / (2 * len(shared)) if shared else 0.0
     return spread(as_shares(first, mean), as_shares(second, mean), scores=False) if mean > 0 else None
-
-
-def _repeats(run: Results) -> int:
-    """Return how often a task ran in each arm; of an imported run the median, as tasks may have unequal numbers of repeats."""
-    ran = Counter((record.arm, record.task) for record in run.records if record.status != "excluded")
-    return usual_repeats([*ran.values()]) if run.manifest.imported is not None and ran else run.manifest.settings.repeats
 
 
 # --- what they cost, and which tasks there are ---

@@ -124,20 +124,16 @@ def size(run: Results, request: SizeRequest) -> Sizing:
     is_comparison, decision = "compare" in request.purposes, pilot.run.verdict.decision
     likely = decision.tasks if decision and is_comparison and request.metric == PRIMARY else None
     purposes = [purpose for purpose in request.purposes if purpose == "gate" or pilot.pairs]
+    groups = [tuple(same) for same in pilot.run.same_loops]
+    loops = {arm.info.arm: arm.info.variant for arm in pilot.run.comparison.arms}
+    pairs = [pair for pair in pilot.same if not any({loops[arm] for arm in pair} <= {*group} for group in groups)]
     return Sizing(
         pilot,
         tuple(_compare_plan(pilot) if purpose == "compare" else _gate_plan(pilot) for purpose in purposes),
         in_order(_warnings(pilot)),
-        _same(pilot) if is_comparison else (),
+        (*groups, *pairs) if is_comparison else (),
         None if likely is None else _sized(pilot, likely, 0, pilot.repeats),
     )
-
-
-def _same(pilot: Pilot) -> tuple[tuple[str, ...], ...]:
-    """Return the loops that did the same under every profile, and the pairs of arms that did so under some of them."""
-    groups = [tuple(loops) for loops in pilot.run.same_loops]
-    loops = {arm.info.arm: arm.info.variant for arm in pilot.run.comparison.arms}
-    return (*groups, *(pair for pair in pilot.same if not any({loops[arm] for arm in pair} <= {*group} for group in groups)))
 
 
 def _compare_plan(pilot: Pilot) -> SizePlan:

@@ -68,15 +68,14 @@ def _loops(found: Mapping[str, Any]) -> Table:
     for place, loop in enumerate(found["loops"]):
         gaps = found["differences"][place * len(MEASURES) : (place + 1) * len(MEASURES)]
         sides = (interval(interval_of_json(loop[side]), 2) for side in ("real", "predicted"))
-        rows.append((gaps[0]["loop"], *sides, *map(_difference, gaps)))
+        differences: list[Cell] = []
+        for gap in gaps:
+            difference = interval_of_json(gap["difference"])
+            text = UNKNOWN if difference is None else signed_interval(difference, 2)
+            differences.append(Cell(f"{text} OFF", "bad") if gap["off"] else Cell(text))
+        rows.append((gaps[0]["loop"], *sides, *differences))
     columns = ("loop", "run", "tunnel", "accuracy, run − tunnel", "steps", "errors")
     return Table("", columns, tuple(rows))
-
-
-def _difference(gap: Mapping[str, Any]) -> Cell:
-    difference = interval_of_json(gap["difference"])
-    text = UNKNOWN if difference is None else signed_interval(difference, 2)
-    return Cell(f"{text} OFF" if gap["off"] else text, "bad" if gap["off"] else "")
 
 
 def interval_of_json(row: Mapping[str, Any] | None) -> Interval | None:

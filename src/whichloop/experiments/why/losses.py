@@ -6,7 +6,7 @@ Traces are read one by one, each once.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import combinations
 from typing import Any, TypeVar
@@ -152,15 +152,6 @@ def comparable(run: Results) -> list[ArmPair]:
     return [(a.arm, b.arm) for a, b in combinations(infos, 2) if (a.suite, a.profile) == (b.suite, b.profile)]
 
 
-def _task_named(run: Results, task: str) -> str:
-    """Return the id of the task that is meant. Raises RunError."""
-    task_ids = meant(task, list(dict.fromkeys(record.task for record in run.records)))
-    if len(task_ids) != 1:
-        found = f"matches {len(task_ids)} tasks: {several(task_ids)}" if task_ids else "is no task of its trials"
-        raise RunError(f"{run.folder}: {task!r} {found}")
-    return task_ids[0]
-
-
 # --- causes ---
 
 
@@ -178,8 +169,13 @@ def losses_explained(
 
     Raises RunError for a task that is unknown or not the only one, and for an invalid trace.
     """
-    only = None if task is None else _task_named(run, task)
-    records = run.records if only is None else [record for record in run.records if record.task == only]
+    records = run.records
+    if task is not None:
+        named = meant(task, list(dict.fromkeys(record.task for record in records)))
+        if len(named) != 1:
+            found = f"matches {len(named)} tasks: {several(named)}" if named else "is no task of its trials"
+            raise RunError(f"{run.folder}: {task!r} {found}")
+        records = [record for record in records if record.task == named[0]]
     matched = comparable(run) if pairs is None else list(pairs)
     paired = {arm for pair in matched for arm in pair}
     infos = {info.arm: info for info in run.comparison.infos}
@@ -187,8 +183,12 @@ def losses_explained(
     groups = {_group(infos[arm]) for arm in (*paired, *alone)}
     concerned = {arm: info for arm, info in infos.items() if _group(info) in groups}
     collected = _Collected(run, concerned, matched, alone)
-    for cell in _cells(records if len(concerned) > 1 else [record for record in records if not record.is_solved], concerned):
-        collected.add(cell)
+    cells: dict[tuple[str, int], list[Record]] = {}
+    for record in records:
+        if record.status == "scored" and record.arm in concerned and (len(concerned) > 1 or not record.is_solved):
+            cells.setdefault((record.task, record.repeat), []).append(record)
+    for key in sorted(cells):
+        collected.add(cells[key])
     of_arms = [record for record in records if record.arm in concerned]
     findings = task_findings(of_arms, list(concerned.values()), alpha=run.comparison.alpha)
     return Why(tuple(map(collected.pair, matched)), collected.arms(records), findings)
@@ -204,15 +204,6 @@ def _lost(record: Record, loss: Loss, cell: Iterable[Record], infos: Mapping[str
 
 def _group(info: ArmInfo) -> tuple[str, str]:
     return info.suite, info.profile
-
-
-def _cells(records: Sequence[Record], arms: Mapping[str, ArmInfo]) -> Iterator[list[Record]]:
-    """Yield the scored trials of each task and repeat."""
-    cells: dict[tuple[str, int], list[Record]] = {}
-    for record in (record for record in records if record.status == "scored" and record.arm in arms):
-        cells.setdefault((record.task, record.repeat), []).append(record)
-    for key in sorted(cells):
-        yield cells[key]
 
 
 def kinds_of(losses: Iterable[Loss]) -> dict[Cause, dict[str, int]]:
