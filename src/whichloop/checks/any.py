@@ -9,7 +9,7 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -78,13 +78,11 @@ class Options(BaseModel):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Check:
+    """What came of a check."""
+
     kind: Kind
     ok: bool
     doc: Doc
-    report: ProgramReport | None = None
-    """Of a program: what it did with each fault; None for one that does not solve the task undisturbed."""
-    demanded: Mapping[str, str] = field(default_factory=dict)
-    """Fault → outcomes that a program was to have."""
 
     def __repr__(self) -> str:
         return str(self.doc)
@@ -124,14 +122,11 @@ def check(thing: object, kind: Kind | None = None, progress: Progress = unwatche
         name = getattr(made, "name", type(made).__name__)
     if kind == "loop":
         loop_findings = check_loop(made, _counting(progress, len(LAWS)), limit_s=chosen.limit)
-        return _checked(kind, _laws_doc(kind, name, LAWS, loop_findings))
+        doc = _laws_doc(kind, name, LAWS, loop_findings)
+        return Check(kind, doc.data["ok"], doc)
     is_ours = bool(words) and spec.name in builtin_names("suite") and chosen.tools is None
     checked = check_suite(made, tasks=chosen.tasks, run_tools=chosen.run_tools or is_ours, progress=progress)
-    return _checked(kind, suite_doc(name, checked))
-
-
-def _checked(kind: Kind, doc: Doc, *more: Any) -> Check:
-    return Check(kind, doc.data["ok"], doc, *more)
+    return Check(kind, checked.ok, suite_doc(name, checked))
 
 
 def told(words: Sequence[str]) -> tuple[Kind, Sequence[str]]:
@@ -210,8 +205,8 @@ def _check_program(thing: object, words: Sequence[str], options: Options, progre
         )
     except Trouble as trouble:
         said = _data("program", name, False, trouble=str(trouble))
-        return _checked("program", Doc(f"program {name}", (lines_of(("Trouble", str(trouble))),), said))
-    return _checked("program", program_doc(report, demanded), report, demanded)
+        return Check("program", False, Doc(f"program {name}", (lines_of(("Trouble", str(trouble))),), said))
+    return Check("program", not report.missing(demanded), program_doc(report, demanded))
 
 
 def _check_model(name: str, options: Options) -> Check:
@@ -333,7 +328,10 @@ def program_doc(report: ProgramReport, demanded: Mapping[str, str]) -> Doc:
         Table("Faults", ("fault", "what happens", "demanded", "requests", "calls"), tuple(faults), detail=True),
         *told,
     )
-    findings = [each.as_dict() | ({"status": "failed"} if each.fault in missing else {}) for each in report.findings]
+    findings = [
+        each.as_dict() | ({"status": "failed", "demanded": demanded[each.fault]} if each.fault in missing else {})
+        for each in report.findings
+    ]
     data = _data("program", report.agent, not missing, findings, version=report.version, requests=len(report.asked))
     return Doc(f"program {report.title}", blocks, data)
 
@@ -346,21 +344,22 @@ def _rows(finding: FaultFinding) -> Iterator[tuple[Cell | str, ...]]:
         yield "", "", Cell(f"request {finding.request} says: {cap(plain_line(finding.shown), 160)}", "dim")
 
 
-def program_junit(name: str, report: ProgramReport | None, demanded: Mapping[str, str], trouble: str = "") -> str:
-    """Return a test for each fault, which fails where a demanded outcome is missing; without a report one test with an error."""
-    root = junit.suites("whichloop check program")
-    if report is None:
-        case = junit.add_case(junit.add_suite(root, name, 1, {"error": 1}), name, "without any fault")
-        junit.add_result(case, "error", trouble)
+def program_junit(said: Mapping[str, Any]) -> str:
+    """Return a test for each fault, which fails where a demanded outcome is missing; of an agent in trouble one with an error.
+
+    `said`: the data of the document.
+    """
+    root, title = junit.suites("whichloop check program"), f"{said['name']} {said.get('version', '')}".strip()
+    if "trouble" in said:
+        case = junit.add_case(junit.add_suite(root, title, 1, {"error": 1}), title, "without any fault")
+        junit.add_result(case, "error", said["trouble"])
         return junit.document(root)
-    missing = report.missing(demanded)
-    kinds = [
-        "failure" if each.fault in missing else "skipped" if each.outcome == "not applicable" else "" for each in report.findings
-    ]
-    suite = junit.add_suite(root, report.title, len(kinds), Counter(kinds))
-    for finding, kind in zip(report.findings, kinds, strict=True):
-        case, said = junit.add_case(suite, report.title, finding.fault), f"{finding.outcome}: {finding.detail}"
-        if kind:
-            junit.add_result(case, kind, missing.get(finding.fault, said), finding.shown)
-        junit.add_output(case, f"{BY_NAME[finding.fault].text}\n{said}\n{finding.shown}")
+    kinds = {"failed": "failure", "not run": "skipped"}
+    suite = junit.add_suite(root, title, len(said["findings"]), Counter(kinds.get(each["status"], "") for each in said["findings"]))
+    for each in said["findings"]:
+        case, told = junit.add_case(suite, title, each["name"]), f"{each['outcome']}: {each['detail']}"
+        if each["status"] in kinds:
+            missing = f"{each['name']}: demanded {each['demanded']}, found {each['outcome']}" if "demanded" in each else told
+            junit.add_result(case, kinds[each["status"]], missing, each["shown"])
+        junit.add_output(case, f"{BY_NAME[each['name']].text}\n{told}\n{each['shown']}")
     return junit.document(root)

@@ -37,6 +37,8 @@ RECOVERED: frozenset[Outcome] = frozenset({"told", "untold", "unaware", "handled
 
 @dataclass(frozen=True, slots=True)
 class FaultFinding:
+    """What an agent did with one fault."""
+
     fault: str
     outcome: Outcome
     detail: str

@@ -23,6 +23,8 @@ def unwatched(what: str, done: int, total: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
+    """What the check of one law found."""
+
     law: str
     status: Status
     detail: str = ""

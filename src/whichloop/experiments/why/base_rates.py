@@ -7,7 +7,7 @@ cause that they name there as often has cost nothing that the counts can show.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,28 +67,23 @@ def base_rates(
     `named`: arm → cause → trials lost to it. Raises RunError for an invalid trace.
     """
     arms = {arm for arm, causes in named.items() if not LOST_ONLY.issuperset(causes)}
-    solved = [record for record in records if record.arm in arms and record.status == "scored" and record.is_solved]
-    traced = Counter(record.arm for record in solved if record.trace_at)
+    solved: dict[str, list[Record]] = {}
+    for record in records:
+        if record.arm in arms and record.status == "scored" and record.is_solved and record.trace_at:
+            solved.setdefault(record.arm, []).append(record)
+    most = max(MAX_SOLVED // max(len(arms), 1), MIN_SOLVED)
     shown: dict[str, Counter[Cause]] = {arm: Counter() for arm in named}
-    for record in _spread(solved, traced, max(MAX_SOLVED // max(len(arms), 1), MIN_SOLVED)):
-        shown[record.arm][explain(TracedTrial(traces.read(record), record)).cause] += 1
+    for arm, own in solved.items():
+        spread = own if len(own) <= most else [own[-(-place * len(own) // most) - 1] for place in range(1, most + 1)]
+        shown[arm].update(explain(TracedTrial(traces.read(record), record)).cause for record in spread)
     looked_at = {arm: causes.total() for arm, causes in shown.items()}
     return {
         arm: {
-            cause: BaseRate(many, sum(causes.values()), shown[arm][cause], looked_at[arm], is_sample=looked_at[arm] < traced[arm])
+            cause: BaseRate(
+                many, sum(causes.values()), shown[arm][cause], looked_at[arm], is_sample=looked_at[arm] < len(solved[arm])
+            )
             for cause, many in causes.items()
             if looked_at[arm] and cause not in LOST_ONLY
         }
         for arm, causes in named.items()
     }
-
-
-def _spread(records: Iterable[Record], trials: Mapping[str, int], most: int) -> Iterator[Record]:
-    """Yield of each arm at most so many records with a trace, evenly spread over those that it has."""
-    passed: Counter[str] = Counter()
-    for record in records:
-        if record.trace_at:
-            place, many = passed[record.arm], max(trials[record.arm], most)
-            passed[record.arm] += 1
-            if place * most // many != (place + 1) * most // many:
-                yield record
