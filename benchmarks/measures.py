@@ -25,8 +25,7 @@ from whichloop.checks.program import RECOVERED, check_program
 from whichloop.checks.program.naming import TOLD_STEPS, agent_name
 from whichloop.experiments.compare.results import Results
 from whichloop.experiments.compare.tables import harness_table, measures_table
-from whichloop.experiments.why.minimal import SolvedAgainError, minimal_among
-from whichloop.experiments.why.replay import replays_of, unchanged_run
+from whichloop.experiments.why.replay import SolvedAgainError, minimal_among, replays_of, unchanged_run
 from whichloop.metrics.statistics import Interval, accuracy_interval
 from whichloop.protocol.names import parse_spec
 from whichloop.runs.registry import find, make_loop

@@ -114,8 +114,7 @@ def _held_out(
     from whichloop.experiments.validate.doc import VALIDITY, ahead_doc, validity_doc
     from whichloop.experiments.validate.prediction import FOLDER, predict, predict_ahead, predicted_before, register
     from whichloop.experiments.validate.validity import validity
-    from whichloop.reports.html.page import validity_html
-    from whichloop.runs.store.files import write_document, write_page
+    from whichloop.runs.store.files import write_document
 
     from .console import say
     from .process import own_prints_aside
@@ -132,7 +131,5 @@ def _held_out(
         return ahead_doc(folder, predicted.prediction, written)
     found = validity(folder, predicted)
     write_document(folder / FOLDER / VALIDITY, found)
-    doc = validity_doc({"run": str(folder.resolve()), **found})
-    page = write_page(validity_html(folder, doc), folder / FOLDER / "validity.html")
-    say(f"prediction in {written}; page: {page}")
-    return doc
+    say(f"prediction in {written}")
+    return validity_doc({"run": str(folder.resolve()), **found})

@@ -106,8 +106,7 @@ def _again(folder: Path, trial: str, faults: str | None, allow: list[str], *, wh
 def _minimal(folder: Path, trial: str, allow: list[str], max_runs: int | None, output: Path | None) -> Doc:
     """Find the fewest faults of a lost trial with which it is still lost. Raises ValueError."""
     from whichloop.experiments.why.doc import minimal_doc
-    from whichloop.experiments.why.minimal import MAX_RUNS, minimal_among
-    from whichloop.experiments.why.replay import NO_FAULTS, replays_of, unchanged_run
+    from whichloop.experiments.why.replay import MAX_RUNS, NO_FAULTS, minimal_among, replays_of, unchanged_run
     from whichloop.runs.store.trials import find_trial
 
     from .console import check_writable, say

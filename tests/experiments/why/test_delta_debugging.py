@@ -16,8 +16,7 @@ from whichloop.datasets import arithmetic
 from whichloop.experiments.ablate.prepare import prepare
 from whichloop.experiments.compare.run import prepare as prepare_comparison
 from whichloop.experiments.why.doc import FACTORS, ablation_of
-from whichloop.experiments.why.minimal import ddmin, minimal_among, smallest_set
-from whichloop.experiments.why.replay import Replays, landed
+from whichloop.experiments.why.replay import Replays, ddmin, landed, minimal_among, smallest_set
 from whichloop.metrics.arm_info import ArmInfo
 from whichloop.metrics.trajectory.causes import Cause
 from whichloop.models.profiles import Clears, Profile

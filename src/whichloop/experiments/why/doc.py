@@ -25,7 +25,7 @@ from whichloop.text.doc import UNKNOWN, Cell, Doc, Lines, Table, lines_of
 from whichloop.text.numbers import counts, interval, p_value, short_name
 
 from .losses import ArmLosses, LostTrial, PairLosses, Why
-from .minimal import MinimalFaults
+from .replay import MinimalFaults
 from .trial import show_command
 
 MAX_EXAMPLES = 2

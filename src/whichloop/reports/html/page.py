@@ -139,12 +139,6 @@ def collection_html(several: SeveralRuns) -> str:
     return page_html(_versus(several.verdict), _joined([doc.title, *about]), [part])
 
 
-def validity_html(folder: Path, doc: Doc) -> str:
-    """Return the page of a validation of the run in a folder."""
-    part = Part("", doc.blocks, validity(doc))
-    return page_html("Does the tunnel predict this run?", f"{doc.title} · run {run_name(folder)}", [part])
-
-
 def _parts(run: Results) -> list[Part]:
     """Return what a run says, the answer first. What cannot be read is told where it would stand."""
     why: Why | None = None
