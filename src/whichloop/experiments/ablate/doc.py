@@ -41,20 +41,15 @@ def ablation_doc(result: AblationResult) -> Doc:
         READING,
         Lines((*own.items, *notes(run).items), detail=True),
     )
-    return Doc(title, (_settings(result, chosen), _main_effects(result), _answer(result, chosen), *details), _data(result, chosen))
-
-
-def _data(result: AblationResult, chosen: Sequence[Choice]) -> dict[str, object]:
-    """Return what `--json` prints: a comparison's object, with the design, the effects, and a choice for each factor."""
-    run = result.results.to_json()
-    names = ("loop", "factors", "design", "cells", "default", "own", "resolution", "efficiency")
+    data, names = run.to_json(), ("loop", "factors", "design", "cells", "default", "own", "resolution", "efficiency")
     use = setting_to_use(result, chosen) if chosen else None
-    return run | {
-        "answer": run["answer"] | {"use": use, "choices": [choice.to_json() for choice in chosen]},
+    data |= {
+        "answer": data["answer"] | {"use": use, "choices": [choice.to_json() for choice in chosen]},
         "ablation": {name: getattr(result.ablation, name) for name in names} | {"aliases": list(result.layout.aliases)},
         "effects": [effect.to_json() for effect in result.effects],
         "notes": list(result.notes),
     }
+    return Doc(title, (_settings(result, chosen), _main_effects(result), _answer(result, chosen), *details), data)
 
 
 def _settings(result: AblationResult, chosen: Sequence[Choice]) -> Table:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from dataclasses import replace
 
 from whichloop.datasets.generating import MAX_SIZE
 from whichloop.experiments.compare.doc import basis
 from whichloop.experiments.compare.tables import table_of
 from whichloop.metrics.caveats import warning_lines
 from whichloop.protocol.values import joined
-from whichloop.text.doc import UNKNOWN, Cell, Doc, Table, lines_of
+from whichloop.text.doc import UNKNOWN, Cell, Doc, lines_of
 from whichloop.text.numbers import dollars_text, duration
 
 from .sizes import Size, SizePlan, Sizing
@@ -34,16 +34,18 @@ def size_doc(sizing: Sizing) -> Doc:
         ("Basis", basis(pilot.run)),
         ("Warning", warning_lines(sizing.warnings)),
     )
-    return Doc(title, (_sizes(sizing), answer, *_details(sizing)), sizing.to_json())
-
-
-def _sizes(sizing: Sizing) -> Table:
     rows = [] if sizing.seen is None else [_row(SEEN, sizing.seen)]
+    shown = []
     for plan in sizing.plans:
         name = f"{plan.purpose} ± {_margin(sizing, plan.margin)}"
         rows += [_row(name, each, is_best=each == plan.best) for each in plan.sizes]
-    table = table_of("", COLUMNS, rows)
-    return Table("", table.columns, table.rows)
+        told = f"What a run as large as the pilot can show: {plan.purpose}, each test at level {plan.level:.2g}"
+        reaches = []
+        for each in plan.reaches:
+            margins = ("none" if m is None else _margin(sizing, m) for m in (each["difference"], each["margin"]))
+            reaches.append((" – ".join(each["names"]), *margins))
+        shown.append(table_of(told, REACHES[plan.purpose], reaches))
+    return Doc(title, (replace(table_of("", COLUMNS, rows), detail=False), answer, *shown), sizing.to_json())
 
 
 def _row(name: str, size: Size, *, is_best: bool = False) -> tuple[Cell | str, ...]:
@@ -78,15 +80,6 @@ def _flags(sizing: Sizing, plan: SizePlan) -> str:
     elif available is not None and best.tasks < available:
         flags.append(("--tasks", str(best.tasks)))
     return " ".join(f"{flag} {shlex.quote(value)}" for flag, value in flags)
-
-
-def _details(sizing: Sizing) -> Iterator[Table]:
-    """Yield what the pilot's own size can show for each purpose."""
-    for plan in sizing.plans:
-        title = f"What a run as large as the pilot can show: {plan.purpose}, each test at level {plan.level:.2g}"
-        margins = [(each["names"], [each["difference"], each["margin"]]) for each in plan.reaches]
-        rows = [(" – ".join(names), *("none" if m is None else _margin(sizing, m) for m in both)) for names, both in margins]
-        yield table_of(title, REACHES[plan.purpose], rows)
 
 
 def _margin(sizing: Sizing, value: float) -> str:

@@ -232,14 +232,6 @@ def losses_explained(
     return Why(tuple(map(collected.pair, matched)), collected.arms(records), findings)
 
 
-def _lost(record: Record, loss: Loss, cell: Iterable[Record], infos: Mapping[str, ArmInfo]) -> LostTrial:
-    group = _group(infos[record.arm])
-    solvers = (each.arm for each in cell if each.status == "scored" and each.is_solved)
-    solved_by = sum(arm in infos and _group(infos[arm]) == group for arm in solvers)
-    of: dict[str, Any] = {"task": record.task, "repeat": record.repeat, "stop": record.stop, "solved_by": solved_by}
-    return LostTrial(**vars(loss.of(infos[record.arm].subject)), **of)
-
-
 def _group(info: ArmInfo) -> tuple[str, str]:
     return info.suite, info.profile
 
@@ -300,7 +292,10 @@ class _Collected:
             return
         trial = TracedTrial(self._traces.read(record), record, limit=self._limits.get(record.arm))
         if record.arm in self._alone:
-            self._alone[record.arm].append(_lost(record, explain(trial), cell, self._infos))
+            info, loss = self._infos[record.arm], explain(trial)
+            solved_by = sum(each.is_solved and _group(self._infos[each.arm]) == _group(info) for each in cell)
+            of: dict[str, Any] = {"task": record.task, "repeat": record.repeat, "stop": record.stop, "solved_by": solved_by}
+            self._alone[record.arm].append(LostTrial(**vars(loss.of(info.subject)), **of))
         for pair, winner, steps in winners:
             if steps:
                 parted = divergence(winner, steps, trial) or _same_course(winner, record, len(trial.course))
