@@ -16,14 +16,20 @@ TEST = '''\
 """The laws that every loop must keep, held against {name}."""
 
 from whichloop.checks.loop import check_loop
-
-from {module} import {design}
+{separation}from {module} import {design}
 
 
 def test_every_law_holds() -> None:
     broken = [finding for finding in check_loop({design}()) if finding.status == "failed"]
     assert not broken, broken
 '''
+
+
+_PUBLIC_IMPORT = "from whichloop.loops import bounded, checked_options\n"
+_OWN_IMPORTS = """\
+from whichloop.loops.shared.boundary import bounded
+from whichloop.loops.shared.option_checks import checked_options
+"""  # a module of the package imports from modules
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +45,7 @@ class Scaffold:
 
 
 def new_loop(name: str, folder: Path) -> Scaffold:
-    """Write `NAME.py` and `test_NAME.py` into a directory.
+    """Write `NAME.py` and `test_NAME.py` into a directory; into that of the built-in loops `NAME.py`, the test among theirs.
 
     Raises ValueError for an invalid or taken name, for a missing directory, and if a file exists.
     """
@@ -51,7 +57,10 @@ def new_loop(name: str, folder: Path) -> Scaffold:
     while (root / "__init__.py").is_file():
         packages.insert(0, root.name)
         root = root.parent
-    loop, test = folder / f"{name}.py", folder / f"test_{name}.py"
+    is_built_in = packages == ["whichloop", "loops"]  # these need no package name
+    tests_of_loops = root.parent / "tests" / "loops"
+    loop = folder / f"{name}.py"
+    test = (tests_of_loops if is_built_in and tests_of_loops.is_dir() else folder) / f"test_{name}.py"
     for path in (loop, test):
         if path.exists():
             raise ValueError(f"{path} already exists; nothing was written")
@@ -61,12 +70,15 @@ def new_loop(name: str, folder: Path) -> Scaffold:
     module = ".".join([*packages, name])
     camel_case = "".join(part.capitalize() for part in name.split("_"))
     design = camel_case if camel_case.endswith("Loop") else f"{camel_case}Loop"
-    target = f"{module}:{design}"
+    target = name if is_built_in else f"{module}:{design}"
     text = resources.files("whichloop.checks.loop").joinpath("template_loop.py").read_text(encoding="utf-8")
     names = {"template_loop:TemplateLoop": target, "template_loop": name, "TemplateLoop": design}
     for old, new in (names | {"ObjectCodec": f"{design.removesuffix('Loop')}Codec"}).items():
         text = text.replace(old, new)
-    tested = TEST.format(name=name, module=module, design=design)
+    if is_built_in:
+        text = f"{text.replace(_PUBLIC_IMPORT, _OWN_IMPORTS)}\n\nLOOP = {design}\n"
+    separation = "" if packages[:1] == ["whichloop"] else "\n"  # imports of another package stand apart
+    tested = TEST.format(name=name, module=module, design=design, separation=separation)
     for path, content in ((loop, text), (test, tested)):
         path.write_text(content, encoding="utf-8")
     return Scaffold(loop, test, root, target)
