@@ -25,8 +25,7 @@ from whichloop.checks.program import RECOVERED, check_program
 from whichloop.checks.program.naming import TOLD_STEPS, agent_name
 from whichloop.experiments.compare.results import Results
 from whichloop.experiments.compare.tables import harness_table, measures_table
-from whichloop.experiments.why.minimal import SolvedAgainError, minimal_among
-from whichloop.experiments.why.replay import Replays, replayable_run
+from whichloop.experiments.why.replay import SolvedAgainError, minimal_among, replays_of, unchanged_run
 from whichloop.metrics.statistics import Interval, accuracy_interval
 from whichloop.protocol.names import parse_spec
 from whichloop.runs.registry import find, make_loop
@@ -92,13 +91,13 @@ def faults_table(found: Results, loops: Sequence[str]) -> Table:
 def searched(found: Results, loop: str, runner: asyncio.Runner) -> tuple[object, ...]:
     """How many trials a loop lost, how many were searched, and how many of these are lost without a fault and with one alone."""
     lost = [each for each in found.records if each.status == "scored" and each.accuracy < 1 and each.arm.rpartition("/")[0] == loop]
-    run, sizes, count = replayable_run(found.folder), Counter[int](), 0
+    run, sizes, count = unchanged_run(found.folder), Counter[int](), 0
     by_task: dict[str, list[float]] = {}
     for _, trials in groupby(sorted(lost, key=lambda each: (each.arm, each.task, each.repeat)), key=lambda each: each.arm):
         for record in islice(trials, MAX_SEARCHED):
             count += 1
             try:
-                smallest = len(minimal_among(Replays(run.trial(record), runner), record, MAX_RUNS).faults)
+                smallest = len(minimal_among(replays_of(run, record, runner), record, MAX_RUNS).faults)
             except SolvedAgainError:
                 continue
             sizes[smallest] += 1

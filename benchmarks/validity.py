@@ -19,7 +19,7 @@ from other_policy import TEMPERS, Temper, in_the_tunnels_place
 
 from comparing import DESIGNS, folder_of_run
 from pages import head, make_tables, row
-from whichloop.experiments.validate.prediction import ValidationRequest, predict, register
+from whichloop.experiments.validate.prediction import predict, register
 from whichloop.experiments.validate.validity import validity
 
 PAGE = Path(__file__).parents[1] / "docs" / "validity.md"
@@ -44,7 +44,7 @@ def validated(profile: str, temper: Temper | None, tasks: int) -> Mapping[str, A
     with tempfile.TemporaryDirectory() as scratch:
         with nullcontext() if temper is None else in_the_tunnels_place(temper):
             folder = folder_of_run(DESIGNS, f"arithmetic(size={tasks})", (profile,), scratch)
-        predicted = predict(folder, ValidationRequest())
+        predicted = predict(folder)
         register(folder, predicted.prediction)
         return validity(folder, predicted)
 

@@ -156,7 +156,7 @@ OF_TOPICS = [
 FRAMES = {
     "views": ("fronts", "budgets", "budget_pairs", "per_solved", "confidence", "reliability"),
     "why": ("causes", "divergences", "tasks", "habits"),
-    "size": ("sizes", "reaches", "noise"),
+    "size": ("sizes", "reaches"),
     "gate": ("lines", "changes"),
 }
 

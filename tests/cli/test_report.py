@@ -273,10 +273,10 @@ def test_how_tools_are_shown_is_read_from_the_requests():
     named = Request((Message("system", "You work."), Message("user", "Please add 1 and 2.")), role=Role.REFLECT)
     hidden = Request((Message("user", "What is the address?"),), role=Role.ANSWER, response_schema={"type": "object"})
     uses = wire_uses((natively, natively, text, named, hidden), {"add": "Adds."})
-    assert [(use.role, use.requests, use.tools) for use in uses] == [
+    assert [(use["role"], use["requests"], use["tools"]) for use in uses] == [
         ("decide", 2, NATIVELY), ("plan", 1, IN_TEXT), ("reflect", 1, NOT_SHOWN), ("answer", 1, NOT_SHOWN)
     ]  # fmt: skip
-    assert [(use.tool_choice, use.response_schema, use.messages) for use in uses] == [
+    assert [(use["tool_choice"], use["response_schema"], use["messages"]) for use in uses] == [
         ("required", False, (1, 1)), ("", False, (2, 2)), ("", False, (2, 2)), ("", True, (1, 1))
     ]  # fmt: skip
-    assert uses[0].format == NATIVE.name
+    assert uses[0]["format"] == NATIVE.name

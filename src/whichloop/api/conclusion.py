@@ -57,11 +57,6 @@ class SizeAnswer(Conclusion[Sizing]):
         ]
         return to_frame(rows, (*_PLAN, "a", "b", "difference", "margin_shown"))
 
-    @property
-    def noise(self) -> pd.DataFrame:
-        """A row per arm: by how much two of its runs with fresh seeds differ."""
-        return to_frame(self.finding.to_json()["noise"], ("arm", "sd", "band", "at_most"))
-
 
 _PLAN = ("for", "margin", "level")
 

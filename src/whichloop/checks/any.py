@@ -31,8 +31,8 @@ from whichloop.text.output import plain_line
 
 from .loop.check import LAWS, check_loop
 from .plans import TABLES, plan_doc, plan_findings
-from .program.agent_faults import BY_NAME, FAULTS, OUTCOMES, RECOVERED, FaultFinding, Requirement, parse_requirements
-from .program.check import CheckLimits, ProgramReport, Trouble, check_program
+from .program.agent_faults import BY_NAME, FAULTS, OUTCOMES, RECOVERED, FaultFinding, parse_requirements
+from .program.check import HANG_S, ProgramReport, Trouble, check_program
 from .program.naming import ADDRESS, agent_of, is_command, is_loop, named_agent
 from .shared.law import Finding, Law, Progress, unwatched
 from .suite.check import CHECKS, Checked, check_suite
@@ -83,9 +83,6 @@ class Check:
     kind: Kind
     ok: bool
     doc: Doc
-    report: ProgramReport | None = None
-    """Of a program: what it did with each fault; None for one that does not solve the task undisturbed."""
-    demanded: tuple[Requirement, ...] = ()
 
     def __repr__(self) -> str:
         return str(self.doc)
@@ -125,14 +122,11 @@ def check(thing: object, kind: Kind | None = None, progress: Progress = unwatche
         name = getattr(made, "name", type(made).__name__)
     if kind == "loop":
         loop_findings = check_loop(made, _counting(progress, len(LAWS)), limit_s=chosen.limit)
-        return _checked(kind, _laws_doc(kind, name, LAWS, loop_findings))
+        doc = _laws_doc(kind, name, LAWS, loop_findings)
+        return Check(kind, doc.data["ok"], doc)
     is_ours = bool(words) and spec.name in builtin_names("suite") and chosen.tools is None
     checked = check_suite(made, tasks=chosen.tasks, run_tools=chosen.run_tools or is_ours, progress=progress)
-    return _checked(kind, suite_doc(name, checked))
-
-
-def _checked(kind: Kind, doc: Doc, *more: Any) -> Check:
-    return Check(kind, doc.data["ok"], doc, *more)
+    return Check(kind, checked.ok, suite_doc(name, checked))
 
 
 def told(words: Sequence[str]) -> tuple[Kind, Sequence[str]]:
@@ -202,17 +196,17 @@ def _check_program(thing: object, words: Sequence[str], options: Options, progre
         demanded = parse_requirements(",".join(options.require or ()))
     except ValueError as error:
         raise SettingError("require", str(error)) from None
-    for one in demanded:
-        if one.fault not in {fault.name for fault in faults}:
-            raise SettingError("require", f"{one.fault} is demanded, and --fault leaves it out")
+    if left_out := demanded.keys() - {fault.name for fault in faults}:
+        raise SettingError("require", f"{min(left_out)} is demanded, and --fault leaves it out")
     loop, name = named_agent(words, options.venv, options.key or ()) if words else agent_of(thing)  # type: ignore[arg-type]  # it says so itself
-    limits = CheckLimits() if options.limit is None else CheckLimits(hang_s=options.limit)
     try:
-        report = check_program(loop, name, faults=faults, limits=limits, on_finding=_counting(progress, len(faults)))
+        report = check_program(
+            loop, name, faults=faults, hang_s=options.limit or HANG_S, on_finding=_counting(progress, len(faults))
+        )
     except Trouble as trouble:
         said = _data("program", name, False, trouble=str(trouble))
-        return _checked("program", Doc(f"program {name}", (lines_of(("Trouble", str(trouble))),), said))
-    return _checked("program", program_doc(report, demanded), report, demanded)
+        return Check("program", False, Doc(f"program {name}", (lines_of(("Trouble", str(trouble))),), said))
+    return Check("program", not report.missing(demanded), program_doc(report, demanded))
 
 
 def _check_model(name: str, options: Options) -> Check:
@@ -238,7 +232,7 @@ def _check_model(name: str, options: Options) -> Check:
     blocks = (
         Table("", ("asked", "works", "seconds", "tokens in", "out", "US$"), tuple(rows)),
         lines_of(("Trouble", f"it does not answer: {report.trouble}" if report.trouble else "")),
-        *([Table("Why not", ("asked", "why"), reasons, detail=True)] if reasons else ()),
+        Table("Why not", ("asked", "why"), reasons, detail=True),
     )
     has_answered = report.capabilities is not None
     data = {"model": name, "answers": has_answered, "trouble": report.trouble}
@@ -308,25 +302,23 @@ def _laws_doc(
         Table("Laws", ("law", "result", "it says"), tuple((law.name, results[law.name], law.text) for law in laws), detail=True),
     ]
     data = _data(kind, name, not counts["failed"], [one.as_dict() for one in findings], **more)
-    return Doc(f"{kind} {name}", tuple(block for block in blocks if not isinstance(block, Table) or block.rows), data)
+    return Doc(f"{kind} {name}", tuple(blocks), data)
 
 
-def program_doc(report: ProgramReport, demanded: Sequence[Requirement] = ()) -> Doc:
+def program_doc(report: ProgramReport, demanded: Mapping[str, str]) -> Doc:
     """Return a row for each fault, what the outcomes mean, and what was demanded; as details all that the model was told."""
-    unmet = report.unmet(demanded)
-    missing = {one.fault: one.missing(finding) for one, finding in unmet}
+    missing = report.missing(demanded)
     counts = Counter(finding.outcome for finding in report.findings)
     meanings = tuple((outcome, str(counts[outcome]), means) for outcome, means in OUTCOMES.items() if counts[outcome])
-    wants = {one.fault: one.text for one in demanded}
     faults, told = [], []
     for each in report.findings:
-        text, wanted = BY_NAME[each.fault].text, wants.get(each.fault, UNKNOWN)
+        text, wanted = BY_NAME[each.fault].text, demanded.get(each.fault, UNKNOWN)
         faults.append((each.fault, text, wanted, str(each.requests), str(each.calls)))
         if each.shown:
             title = f"{each.fault}, {each.outcome}: request {each.request}"
             told.append(TraceLines(title, tuple(each.shown.split("\n")), detail=True))
     lines = lines_of(
-        ("Demanded", f"{len(demanded) - len(unmet)} of {len(demanded)} outcomes are there" if demanded else ""),
+        ("Demanded", f"{len(demanded) - len(missing)} of {len(demanded)} outcomes are there" if demanded else ""),
         ("Missing", list(missing.values())),
     )
     blocks: tuple[Block, ...] = (
@@ -336,8 +328,11 @@ def program_doc(report: ProgramReport, demanded: Sequence[Requirement] = ()) -> 
         Table("Faults", ("fault", "what happens", "demanded", "requests", "calls"), tuple(faults), detail=True),
         *told,
     )
-    findings = [each.as_dict() | ({"status": "failed"} if each.fault in missing else {}) for each in report.findings]
-    data = _data("program", report.agent, not unmet, findings, version=report.version, requests=len(report.asked))
+    findings = [
+        each.as_dict() | ({"status": "failed", "demanded": demanded[each.fault]} if each.fault in missing else {})
+        for each in report.findings
+    ]
+    data = _data("program", report.agent, not missing, findings, version=report.version, requests=len(report.asked))
     return Doc(f"program {report.title}", blocks, data)
 
 
@@ -349,21 +344,22 @@ def _rows(finding: FaultFinding) -> Iterator[tuple[Cell | str, ...]]:
         yield "", "", Cell(f"request {finding.request} says: {cap(plain_line(finding.shown), 160)}", "dim")
 
 
-def program_junit(name: str, report: ProgramReport | None, demanded: Sequence[Requirement], trouble: str = "") -> str:
-    """Return a test for each fault, which fails where a demanded outcome is missing; without a report one test with an error."""
-    root = junit.suites("whichloop check program")
-    if report is None:
-        case = junit.add_case(junit.add_suite(root, name, 1, {"error": 1}), name, "without any fault")
-        junit.add_result(case, "error", trouble)
+def program_junit(said: Mapping[str, Any]) -> str:
+    """Return a test for each fault, which fails where a demanded outcome is missing; of an agent in trouble one with an error.
+
+    `said`: the data of the document.
+    """
+    root, title = junit.suites("whichloop check program"), f"{said['name']} {said.get('version', '')}".strip()
+    if "trouble" in said:
+        case = junit.add_case(junit.add_suite(root, title, 1, {"error": 1}), title, "without any fault")
+        junit.add_result(case, "error", said["trouble"])
         return junit.document(root)
-    missing = {one.fault: one.missing(finding) for one, finding in report.unmet(demanded)}
-    kinds = [
-        "failure" if each.fault in missing else "skipped" if each.outcome == "not applicable" else "" for each in report.findings
-    ]
-    suite = junit.add_suite(root, report.title, len(kinds), Counter(kinds))
-    for finding, kind in zip(report.findings, kinds, strict=True):
-        case, said = junit.add_case(suite, report.title, finding.fault), f"{finding.outcome}: {finding.detail}"
-        if kind:
-            junit.add_result(case, kind, missing.get(finding.fault, said), finding.shown)
-        junit.add_output(case, f"{BY_NAME[finding.fault].text}\n{said}\n{finding.shown}")
+    kinds = {"failed": "failure", "not run": "skipped"}
+    suite = junit.add_suite(root, title, len(said["findings"]), Counter(kinds.get(each["status"], "") for each in said["findings"]))
+    for each in said["findings"]:
+        case, told = junit.add_case(suite, title, each["name"]), f"{each['outcome']}: {each['detail']}"
+        if each["status"] in kinds:
+            missing = f"{each['name']}: demanded {each['demanded']}, found {each['outcome']}" if "demanded" in each else told
+            junit.add_result(case, kinds[each["status"]], missing, each["shown"])
+        junit.add_output(case, f"{BY_NAME[each['name']].text}\n{told}\n{each['shown']}")
     return junit.document(root)

@@ -19,7 +19,7 @@ from whichloop.datasets.jsonl import jsonl_table
 from whichloop.datasets.parquet import parquet_table
 from whichloop.datasets.task import Suite, Task, is_by_construction, restates, states_its_answer
 from whichloop.datasets.validity import Replayed, planned_answer, replay
-from whichloop.datasets.validity.checks import argument_problems, call_misfits, goal_problems, plan_problems
+from whichloop.datasets.validity.checks import argument_problems, goal_problems, plan_problems
 from whichloop.protocol import Plan, Query, ToolSpec, plan_to_json, render_value
 from whichloop.protocol.plan_lines import plan_to_lines
 from whichloop.protocol.values import cap, counted
@@ -83,52 +83,28 @@ def plan_findings(path: Path, tools: OwnTools | None = None, *, run_tools: bool 
     rows = table(path)
     reader = RowReader(rows, {}, rows.name, tools or NO_TOOLS)
     sound: dict[str, tuple[Task, bool]] = {}  # with whether the plan gives an answer of its own
-    for where, task, texts, answers_itself in _rows(reader, tools):
-        if task is not None:
-            findings.tasks.append(task)
-            texts = list(_problems(task, tools))
-            if not texts and task.plan is not None:
-                sound[where] = task, answers_itself
-        findings.found.setdefault(where, []).extend(texts)
+    try:
+        for index, (number, cells) in enumerate(reader.rows()):
+            where = reader.table.at(number)
+            texts = findings.found.setdefault(where, [])
+            try:
+                task = reader.task(index, cells, is_checked=tools is not None)
+            except BrokenPlan as error:
+                texts += map(str, error.each)
+            except ValueError as error:
+                texts.append(str(error))
+            else:
+                findings.tasks.append(task)
+                texts += _problems(task, tools)
+                if not texts and task.plan is not None:
+                    sound[where] = task, reader.answers_itself(cells)
+    except ValueError as error:  # what is not even a row ends the file
+        where, _, problem = str(error).partition(": ")
+        findings.found.setdefault(where, []).append(f"{problem}; what follows was not read")
     if findings.carried_out and sound:
         asyncio.run(_carry_out(findings, sound, tools or NO_TOOLS))
     findings.unused = reader.unused()
     return findings
-
-
-def _rows(reader: RowReader, tools: OwnTools | None) -> Iterator[tuple[str, Task | None, list[str], bool]]:
-    """Yield the place of each row, its task or what is wrong with it, and whether its plan gives an answer of its own."""
-    rows = enumerate(reader.rows())
-    while True:
-        try:
-            index, (number, cells) = next(rows)
-        except StopIteration:
-            return
-        except ValueError as error:  # what is not even a row ends the file
-            where, _, problem = str(error).partition(": ")
-            yield where, None, [f"{problem}; what follows was not read"], False
-            return
-        where = reader.table.at(number)
-        try:
-            task = reader.task(index, cells, is_checked=tools is not None)
-            yield where, task, [], reader.answers_itself(cells)
-        except ValueError as error:
-            yield where, None, list(_each_mistake(error, tools)), False
-
-
-def _each_mistake(error: ValueError, tools: OwnTools | None) -> Iterator[str]:
-    """Yield each mistake of a plan that is why a row cannot be read, and what of its readable calls does not fit the tools."""
-    if not isinstance(error, BrokenPlan):
-        yield str(error)
-        return
-    yield from map(str, error.each)
-    try:
-        specs = {} if tools is None else _specs(tools, Task("plan", Query("plan"), None))
-    except ValueError as problem:
-        yield str(problem)
-        return
-    for call in error.calls if tools is not None else ():
-        yield from (f"call {call.id!r}: {text}" for _, text in call_misfits(call, specs))
 
 
 def _read_single(path: Path, tools: OwnTools | None, findings: PlanFindings) -> None:
@@ -141,11 +117,8 @@ def _read_single(path: Path, tools: OwnTools | None, findings: PlanFindings) -> 
     here = findings.found.setdefault(str(path), [])
     try:
         single = single_plan(data.decode("utf-8-sig"))
-    except UnicodeDecodeError as error:
-        here.append(f"the text is not UTF-8 ({error.reason} at byte {error.start + 1})")
-        return
     except (ValueError, RecursionError) as error:
-        here.append(str(error) or "it is nested too deep")
+        here.append(str(error))
         return
     mistakes, name = list(single.mistakes), path.stem
     try:

@@ -82,11 +82,9 @@ def _write(found: Check, junit: Path | None, page: Path | None) -> None:
 
     from .render import write
 
-    said, report = found.doc.data, found.report
     if junit is not None:
-        text = program_junit(said["name"], report, found.demanded, said.get("trouble", ""))
-        junit.write_text(text, encoding="utf-8")
-    if page is not None and report is not None:
+        junit.write_text(program_junit(found.doc.data), encoding="utf-8")
+    if page is not None and "trouble" not in found.doc.data:
         write(page_html(found.doc.title, "One fault at a time", [Part("", found.doc.blocks)]), page, page)
 
 

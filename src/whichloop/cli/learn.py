@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -11,7 +11,6 @@ from .flags import LATEST, Allow, Json, Run, Runs, Verbose, one_of, only_with
 
 if TYPE_CHECKING:
     from whichloop.experiments.fit_profile.fit import FittedProfile
-    from whichloop.experiments.validate.prediction import ValidationRequest
     from whichloop.text.doc import Doc
 
 PROFILE, HELD_OUT, PLANS = "profile", "profile --held-out", "plans"
@@ -74,9 +73,7 @@ def learn(
             raise ValueError(f"--output {output}: exists; overwrite it with --force")
         check_writable("--output", output, "nothing was learned")
     if held:
-        from whichloop.experiments.validate.prediction import ValidationRequest
-
-        doc = _held_out(folder, ValidationRequest(model, profile), ahead, prediction, allow or [], again=again)
+        doc = _held_out(folder, {"model": model, "profile": profile}, ahead, prediction, allow or [], again=again)
     elif kind == "profile":
         from whichloop.experiments.fit_profile.fit import fit_run
 
@@ -106,19 +103,18 @@ def _profile(folder: Path, fitted: FittedProfile, output: Path | None, allow: li
     with own_prints_aside():
         held = check_fit(folder, fitted, allow) if check else None
     if output is not None:
-        output.write_text(to_toml(fitted, () if held is None else held.lines), encoding="utf-8")
+        output.write_text(to_toml(fitted), encoding="utf-8")
     return fit_doc(fitted, held, output)
 
 
 def _held_out(
-    folder: Path, request: ValidationRequest, ahead: int | None, prediction: Path | None, allow: list[str], *, again: bool
+    folder: Path, of: dict[str, Any], ahead: int | None, prediction: Path | None, allow: list[str], *, again: bool
 ) -> Doc:
     """Register what a profile of one part of the tasks predicts of the others; then hold it against what the run did there."""
     from whichloop.experiments.validate.doc import VALIDITY, ahead_doc, validity_doc
     from whichloop.experiments.validate.prediction import FOLDER, predict, predict_ahead, predicted_before, register
     from whichloop.experiments.validate.validity import validity
-    from whichloop.reports.html.page import validity_html
-    from whichloop.runs.store.files import write_document, write_whole
+    from whichloop.runs.store.files import write_document
 
     from .console import say
     from .process import own_prints_aside
@@ -127,16 +123,13 @@ def _held_out(
         if prediction is not None:
             predicted = predicted_before(folder, prediction, allow)
         elif ahead is not None:
-            predicted = predict_ahead(folder, request, ahead, allow)
+            predicted = predict_ahead(folder, ahead, allow, **of)
         else:
-            predicted = predict(folder, request, allow)
+            predicted = predict(folder, allow, **of)
     written = register(folder, predicted.prediction, replace=again)
     if ahead is not None:
         return ahead_doc(folder, predicted.prediction, written)
     found = validity(folder, predicted)
     write_document(folder / FOLDER / VALIDITY, found)
-    doc = validity_doc({"run": str(folder.resolve()), **found})
-    page = folder / FOLDER / "validity.html"
-    write_whole(page, validity_html(folder, doc).encode())
-    say(f"prediction in {written}; page: {page}")
-    return doc
+    say(f"prediction in {written}")
+    return validity_doc({"run": str(folder.resolve()), **found})

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 WHY, SIZE, CARD = "Why trials were lost", "Size of a run", "Card of a loop"
 """Panels of the help."""
-SHOWN_EXAMPLES = 3
-"""Examples of each cause and pair, but for --json, which has all."""
 
 
 def report(
@@ -139,7 +137,7 @@ def _why(folder: Path, names: Sequence[str], task: str | None, *, whole: bool, a
         pairs, arms = [], required_arms(run, names[0])
     elif not whole and not as_json and len(comparable(run)) > 1:  # pairs are not shown, which saves half
         pairs, arms = [], [each.info.arm for each in run.comparison.arms]
-    why = losses_explained(run, pairs=pairs, arms=arms, task=task, most=None if as_json else SHOWN_EXAMPLES)
+    why = losses_explained(run, pairs=pairs, arms=arms, task=task)
     return why_doc(run, why, named=len(names) == 2)
 
 

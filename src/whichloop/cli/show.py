@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -78,8 +80,9 @@ def show(
 
 def _again(folder: Path, trial: str, faults: str | None, allow: list[str], *, whole: bool, full: bool) -> Doc:
     """Run a trial again, as it was or with other faults. `whole`: return all of it, not how it differs from before."""
-    from whichloop.experiments.why.replay import again_doc, profile_named, replayable_run, trace_of, unmet
+    from whichloop.experiments.why.replay import again_doc, profile_named, replays_of, unchanged_run, unmet
     from whichloop.experiments.why.trial import trial_doc
+    from whichloop.metrics.trace import Trace
     from whichloop.runs.manifest import read_manifest
     from whichloop.runs.store.trials import find_trial
     from whichloop.text.trace_text import as_judged
@@ -88,24 +91,22 @@ def _again(folder: Path, trial: str, faults: str | None, allow: list[str], *, wh
     from .process import own_prints_aside, quiet_loops
 
     before = find_trial(folder, trial)
-    with own_prints_aside(), quiet_loops():
-        replayable = replayable_run(folder, allow).trial(before)
-        profile = profile_named(replayable, faults)
-        with replayable.opened() as replays:
-            done = replays.run(profile)
+    with own_prints_aside(), quiet_loops(), asyncio.Runner() as runner:
+        replays = replays_of(unchanged_run(folder, allow), before, runner)
+        profile = profile_named(replays, faults)
+        done = replays.run(profile)
     for fault in unmet(profile, done.record):
         say(f"{fault}: the trial did not come to where it strikes")
     if not whole:
         return again_doc(before, done.record)
     limit = read_manifest(folder).step_limits.get(done.record.arm)
-    return trial_doc(folder, as_judged(trace_of(done), done.record, limit), done.record, full=full)
+    return trial_doc(folder, as_judged(Trace.from_json(json.loads(done.trace)), done.record, limit), done.record, full=full)
 
 
 def _minimal(folder: Path, trial: str, allow: list[str], max_runs: int | None, output: Path | None) -> Doc:
     """Find the fewest faults of a lost trial with which it is still lost. Raises ValueError."""
     from whichloop.experiments.why.doc import minimal_doc
-    from whichloop.experiments.why.minimal import MAX_RUNS, minimal_among
-    from whichloop.experiments.why.replay import replayable_run
+    from whichloop.experiments.why.replay import MAX_RUNS, NO_FAULTS, minimal_among, replays_of, unchanged_run
     from whichloop.runs.store.trials import find_trial
 
     from .console import check_writable, say
@@ -121,11 +122,13 @@ def _minimal(folder: Path, trial: str, allow: list[str], max_runs: int | None, o
         raise ValueError(f"{record.name} {state}; --minimal is about a lost trial")
     if output is not None:
         check_writable("--output", output, "nothing was run again")
-    with own_prints_aside(), quiet_loops(), replayable_run(folder, allow).trial(record).opened() as replays:
+    with own_prints_aside(), quiet_loops(), asyncio.Runner() as runner:
+        replays = replays_of(unchanged_run(folder, allow), record, runner)
         minimal = minimal_among(replays, record, max_runs or MAX_RUNS)
     if output is not None:
         output.write_text(minimal.profile.to_toml(), encoding="utf-8")
         say(f"wrote {output}")
     allowed = [word for name in allow for word in ("--allow", name)]
-    again = ["whichloop", "show", str(folder), record.name, "--again", "--faults", str(output or minimal.as_typed), *allowed]
+    typed = str(output or ",".join(minimal.faults) or NO_FAULTS)
+    again = ["whichloop", "show", str(folder), record.name, "--again", "--faults", typed, *allowed]
     return minimal_doc(folder, record, minimal, shlex.join(again))

@@ -58,17 +58,14 @@ TEXTS: Mapping[str, str] = {
     "few to plan": "{units:,} {unit}s are too few to plan from: run about {needed:,} first",
     "small pilot": "{units:,} {unit}s: the true variance may be {factor:.1f} times as large (95 % sure)",
     "clusters": "{tasks:,} tasks in {units:,} clusters count like {independent:.0f} independent ones",
-    "ran once": "each task ran once: noise and gate sizes are upper bounds (--repeats 2)",
+    "ran once": "each task ran once: gate sizes are upper bounds (--repeats 2)",
     "never varied": "no task's repeats differed: {assumed:,} of {of:,} tasks are assumed to, an upper bound",
-    "no pair": "no two arms are compared: another design is taken to vary as much and to fail on other tasks",
-    "hardly apart": "differed otherwise than usual on {seen:,} of {of:,} {unit}s: assumed are {assumed:,}, an upper bound",
+    "no pair": "no two arms can be compared: the sizes are those of a gate",
     "scripted model": "scripted: it varies less than a real model; with the baseline's seed a gate takes fewer tasks",
     "recording": "replies came from a recording: a live model varies more",
-    "suite unknown": "how many tasks the suite has is not known",
     # costs
     "costs not known": "{cost} are known of {trials:,} of {of:,} scored trials, and the mean is over these",
     "costs unlike": "shares of trials whose {cost} are known differ by {points:.1f} points, which may bias their comparison",
-    "no dollars": "dollars are not known",
 }
 """Code → what it says. Warnings are told in this order, what weighs most first."""
 DEAD = ("always crashed", "never asked")

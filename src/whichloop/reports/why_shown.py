@@ -7,9 +7,8 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from whichloop.experiments.compare.results import Results, find_record
-from whichloop.experiments.why.base_rates import BaseRate
 from whichloop.experiments.why.doc import why_doc
-from whichloop.experiments.why.losses import ArmLosses, PairLosses, Why, losses_explained, pairs_named, required_arms
+from whichloop.experiments.why.losses import ArmLosses, BaseRate, PairLosses, Why, losses_explained, pairs_named, required_arms
 from whichloop.experiments.why.trial import recorded_doc
 from whichloop.metrics.trajectory.causes import Cause
 from whichloop.runs.store.files import RunError

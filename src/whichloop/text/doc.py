@@ -88,14 +88,25 @@ class TraceLines:
 Block = Table | Lines | TraceLines
 
 
+def _held(block: Block) -> Sequence[object]:
+    """Return what a block holds: nothing is shown of one that is empty."""
+    if isinstance(block, Table):
+        return block.rows
+    return block.items if isinstance(block, Lines) else block.lines
+
+
 @dataclass(frozen=True, slots=True)
 class Doc:
     """What a command, a page, a notebook, a failed test or a pull request shows of a result."""
 
     title: str
     blocks: tuple[Block, ...]
+    """Those that hold something."""
     data: Mapping[str, Any] = field(default_factory=dict)
     """The object that `--json` prints."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "blocks", tuple(filter(_held, self.blocks)))
 
     def shown(self, *, detail: bool) -> list[Block]:
         """Return the blocks that a terminal shows."""

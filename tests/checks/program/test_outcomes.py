@@ -10,12 +10,12 @@ from tests.cases import cases
 from tests.checks.program.agents import Habits, agent
 from whichloop.checks.program import Trouble
 from whichloop.checks.program.agent_faults import BY_NAME, FAULTS, SUBJECT, WEAK_SIGNS, LoggedRequest, telling_request
-from whichloop.checks.program.check import CheckLimits, check_program
+from whichloop.checks.program.check import check_program
 from whichloop.checks.program.naming import agent_of
 from whichloop.programs.function import FunctionLoop
 from whichloop.protocol import Message, Reply, Request
 
-LIMITS = CheckLimits(requests=25, hang_s=0.2)
+LIMITS = {"max_requests": 25, "hang_s": 0.2}
 MISTAKES = ("cut_json", "cut_length", "list_arguments", "missing_argument", "wrong_type", "unknown_tool")
 TROUBLE = ("rate_limit", "server_error_once", "dropped", "cut_stream")
 
@@ -23,7 +23,7 @@ TROUBLE = ("rate_limit", "server_error_once", "dropped", "cut_stream")
 @pytest.fixture(scope="module")
 def whole():
     """Every fault, on an agent that says what was wrong."""
-    return check_program(agent(Habits()), limits=LIMITS)
+    return check_program(agent(Habits()), **LIMITS)
 
 
 def test_an_agent_that_says_what_was_wrong_is_told_of_every_mistake(whole):
@@ -48,15 +48,13 @@ def test_what_calls_at_once_do_to_each_other():
         "finish(parallel_tools=true)": ["handled", "silent"],
         "bare": ["not applicable", "not applicable"],
     }.items():
-        found = check_program(agent_of(name)[0], faults=order, limits=LIMITS).findings
+        found = check_program(agent_of(name)[0], faults=order, **LIMITS).findings
         assert [finding.outcome for finding in found] == outcomes_of_order, name
     assert outcomes(Habits(only_first=True), "write_and_read") == {"write_and_read": "handled"}
 
 
 def test_an_agent_that_raises_ends_with_the_error():
-    found = check_program(
-        agent(Habits(errors="raised")), faults=[BY_NAME[name] for name in (*MISTAKES, "tool_raises")], limits=LIMITS
-    )
+    found = check_program(agent(Habits(errors="raised")), faults=[BY_NAME[name] for name in (*MISTAKES, "tool_raises")], **LIMITS)
     assert {finding.outcome for finding in found.findings} == {"error"}
     assert "JSONDecodeError" in found.findings[0].detail
     assert "the pump is jammed" in found.findings[-1].detail
@@ -91,7 +89,7 @@ EXPLAINED = [fault for fault in FAULTS if fault.signs]
 
 
 def outcomes(habits, *faults):
-    found = check_program(agent(habits), faults=[BY_NAME[name] for name in faults], limits=LIMITS)
+    found = check_program(agent(habits), faults=[BY_NAME[name] for name in faults], **LIMITS)
     return {finding.fault: finding.outcome for finding in found.findings}
 
 

@@ -69,7 +69,8 @@ def share(count: int, n: int) -> Interval:
 def test_more_passed_tasks_are_never_better(n: int, data: Any) -> None:
     few, many = sorted(data.draw(st.lists(st.integers(0, n), min_size=2, max_size=2)))
     nothing = agents.without_calls(TASKS)[0]
-    assert nothing.too_many(share(many, n)) or not nothing.too_many(share(few, n))
+    worse, better = (agents.BaselineResult(nothing, share(count, n)).is_too_many for count in (many, few))
+    assert worse or not better
 
 
 @pytest.mark.parametrize(
@@ -84,4 +85,4 @@ def test_more_passed_tasks_are_never_better(n: int, data: Any) -> None:
     ],
 )
 def test_passes_are_too_many_only_where_their_interval_says_so(count: int, n: int, wrong: bool, drawn: bool) -> None:
-    assert agents.without_calls(TASKS)[0].too_many(share(count, n), drawn=drawn) is wrong
+    assert agents.BaselineResult(agents.without_calls(TASKS)[0], share(count, n), drawn=drawn).is_too_many is wrong

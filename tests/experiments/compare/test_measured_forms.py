@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from pathlib import Path
@@ -18,7 +19,7 @@ from whichloop.experiments.compare.verdict import Decision, verdict
 from whichloop.experiments.fit_profile.fit import fit_run
 from whichloop.experiments.gate.baseline import bless
 from whichloop.experiments.gate.judge import judge
-from whichloop.experiments.why.replay import replayable_run
+from whichloop.experiments.why.replay import replays_of, unchanged_run
 from whichloop.metrics.arm_info import ArmInfo
 from whichloop.metrics.comparison import Comparison, compare
 from whichloop.models.profiles import load_profile
@@ -54,10 +55,10 @@ def test_such_a_run_is_resumed_extended_replayed_and_gated(column):
     again, today = look_again(column.folder)
     assert manifest_changes(again.manifest, today) == []
     bare = next(record for record in column.records if record.arm == "bare/measured-2024")
-    replayable = replayable_run(column.folder).trial(bare)
-    assert replayable.profile == load_profile("text-2024")
-    with replayable.opened() as replays:
-        assert replays.run(replayable.profile).record.trace_digest == bare.trace_digest
+    with asyncio.Runner() as runner:
+        replays = replays_of(unchanged_run(column.folder), bare, runner)
+        assert replays.profile == load_profile("text-2024")
+        assert replays.run(replays.profile).record.trace_digest == bare.trace_digest
     assert judge(column, bless(column)).outcome == "pass"
     with pytest.raises(RunError, match=r"several profiles cannot be pooled \(native-2024, text-2024\)"):
         fit_run(column.folder)

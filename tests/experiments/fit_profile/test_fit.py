@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from tests.experiments.fit_profile.helpers import KNOWN, LOOPS, fit_json, fitted_to, holds, known, known_run, run, traces
 from whichloop.experiments.fit_profile.attempts import wire_damage
-from whichloop.experiments.fit_profile.clearing import RetryRun, estimate_clears
-from whichloop.experiments.fit_profile.estimates import cluster_rate
+from whichloop.experiments.fit_profile.decision_points import RetryRun
+from whichloop.experiments.fit_profile.estimates import cluster_rate, estimate_clears
 from whichloop.experiments.fit_profile.forgetting import RecallPoint, fault_share, forgetting_rates, recall_point
 from whichloop.experiments.fit_profile.tally import Strikes, flaky_shares
 from whichloop.metrics.statistics import wilson
@@ -174,7 +174,7 @@ def failed_calls(draw: np.random.Generator, number: int, flaky: float, never: fl
             count, needed = count + 1, 2.0
         else:
             needed = np.inf if draw.random() < never else float(draw.geometric(clears))
-        made[Strikes(int(min(needed, patience)), needed <= patience)] += 1
+        made[int(min(needed, patience)), needed <= patience] += 1
     return made, count
 
 
@@ -188,9 +188,9 @@ def test_flaky_calls_are_told_from_others_in_sum(flaky: float, never: float) -> 
 @pytest.mark.parametrize(("forget", "fault"), [(0.35, 0.05), (0.0, 0.05)])
 def test_overlooked_results_are_told_from_doubted_calls(forget: float, fault: float) -> None:
     points = simulated_points(forget, fault)
-    found = forgetting_rates(points)
-    assert found.forget == pytest.approx(forget, abs=0.04)
-    assert found.faults["call"] == pytest.approx(fault, abs=0.015)
-    counted = sum(count * fault_share(point, found) for point, count in points.items())
+    found, faults = forgetting_rates(points)
+    assert found == pytest.approx(forget, abs=0.04)
+    assert faults["call"] == pytest.approx(fault, abs=0.015)
+    counted = sum(count * fault_share(point, found, faults) for point, count in points.items())
     assert counted == pytest.approx(fault * SIMULATED, abs=0.015 * SIMULATED)
-    assert forgetting_rates(Counter()).forget == 0
+    assert forgetting_rates(Counter()) == (0, {})

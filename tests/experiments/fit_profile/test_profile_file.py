@@ -60,7 +60,7 @@ def estimates(draw: st.DrawFn) -> RateEstimate:
     st.lists(NOTES, max_size=3),
 )
 def test_any_fitted_profile_reads_back_from_its_file(profile, rates, basis, arms):
-    fitted = FittedProfile(profile, rates, 3, 2, tuple(arms), 0.05, basis)
+    fitted = FittedProfile(profile, rates, 3, 2, tuple(arms), basis)
     assert read_back(fitted) == profile
     assert json.loads(json.dumps(fitted.as_dict()))["profile"]["name"] == profile.name
 

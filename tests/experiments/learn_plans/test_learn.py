@@ -78,15 +78,6 @@ def replace_answer(plan: Plan, answer: Any) -> Plan:
     return Plan(plan.calls, answer)
 
 
-SHUT = Plan((PlannedCall("a", "price_of", {"code": "code-12"}, "Get its price.", fails=True),), "closed")
-
-
-def closed(*plans: Plan) -> Suite:
-    """A shop whose prices cannot be had, and which is right to say so."""
-    tools = (Counter().tools[0], Tool.from_function(refuse, name="price_of"))
-    return replace(shop(*plans, expected="closed", scorer="normalized"), open=lambda _: StatelessEnvironment(tools))
-
-
 def test_the_successful_trial_with_the_fewest_calls_is_taken_and_the_next_where_it_teaches_nothing(tmp_path):
     suite = shop(BOUGHT)
     folder = ran(tmp_path, suite, ("bare", "finish"))
@@ -163,23 +154,6 @@ def test_a_task_without_an_answer_is_learned_without_any_call_and_one_that_was_a
     found = learned(ran(tmp_path, guessed), without_plans(guessed))
     why = "no calls: cannot be learned"
     assert (found.not_learned, found.tasks[0].plan, found.tasks[0].no_plan) == ({"t0": why}, None, why)
-
-
-def test_a_refusal_is_learned_where_a_replay_proves_it_and_no_call_of_any_trial_gave_a_result(tmp_path):
-    suite, none = closed(SHUT), {"t0": "none of its calls gave a result: cannot be learned"}
-    folder = ran(tmp_path, suite)
-    assert learned(folder, without_plans(suite)).not_learned == none
-    (task,) = learned(folder, without_plans(suite), check=True).tasks
-    assert task.plan is not None
-    assert [(call.tool, call.arguments, call.fails) for call in task.plan.calls] == [("price_of", {"code": "code-12"}, True)]
-    assert task.plan.answer == "closed"
-    assert task_problems(replace(suite, tasks=(task,))) == []
-    opened = replace(without_plans(suite), open=shop(PRICE).open)
-    assert learned(folder, opened, check=True).not_learned == none
-    looked = Plan((PlannedCall("a", "record_of", {"number": 12}, "Get the record."), replace(SHUT.calls[0], id="b")), "closed")
-    both = joined(tmp_path / "both", folder, ran(tmp_path, closed(looked)))
-    (lesson,) = learned(both, suite, check=True).lessons
-    assert [(call.tool, call.fails) for call in lesson.plan.calls] == [("record_of", False)]
 
 
 def test_tasks_that_were_not_solved_not_run_or_are_quarantined_say_so_and_keep_the_plan_that_they_had(tmp_path):

@@ -42,7 +42,7 @@ def test_a_suite_that_grows_is_named_as_large_as_it_has_to_be(pilot):
     best = plan(made, "gate").best
     assert best.suite == f"arithmetic(size={best.tasks})"
     assert size_doc(made).facts["Gate"] == [f"--repeats {best.repeats} --suite 'arithmetic(size={best.tasks})'"]
-    assert made.pilot.supply.tasks == 40
+    assert made.pilot.available == 40
     there = plan(
         sized(pilot({"bare": solves(0.8)}, tasks=40, suite="arithmetic(size=40)"), margin=0.5, purposes=("gate",)), "gate"
     ).best
@@ -97,6 +97,6 @@ def test_the_sizes_are_those_of_the_arms_that_work_alone(tmp_path_factory, dead,
             sized(run)
         return
     whole, chosen = sized(run), sized(run, loops=tuple(working))
-    assert (whole.plans, whole.noise, whole.same) == (chosen.plans, chosen.noise, chosen.same)
+    assert (whole.plans, whole.same) == (chosen.plans, chosen.same)
     assert whole.warnings[1:] == chosen.warnings
     assert all(name in warned(whole)["dead arm"] for name in names)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shlex
 from dataclasses import replace
 from itertools import chain, combinations
@@ -14,9 +15,8 @@ from hypothesis import strategies as st
 from whichloop.datasets import arithmetic
 from whichloop.experiments.ablate.prepare import prepare
 from whichloop.experiments.compare.run import prepare as prepare_comparison
-from whichloop.experiments.why.minimal import SmallestSet, ddmin, minimal_among, smallest_set
-from whichloop.experiments.why.remedies import FACTORS, ablation_of
-from whichloop.experiments.why.replay import ReplayableTrial, landed
+from whichloop.experiments.why.doc import FACTORS, ablation_of
+from whichloop.experiments.why.replay import Replays, ddmin, landed, minimal_among, smallest_set
 from whichloop.metrics.arm_info import ArmInfo
 from whichloop.metrics.trajectory.causes import Cause
 from whichloop.models.profiles import Clears, Profile
@@ -40,15 +40,15 @@ def fails_with(culprits):
 @given(SETS)
 @example({frozenset("ab"), frozenset("f")})  # delta debugging ends at a set that the smallest one has nothing in common with
 def test_the_smallest_culprit_is_found_and_proven(culprits):
-    found = smallest_set(ITEMS, fails_with(culprits), ENOUGH)
+    found, runs, is_proven = smallest_set(ITEMS, fails_with(culprits), ENOUGH)
+    assert is_proven
     if not culprits:
-        assert found == SmallestSet(None, 2, True)
+        assert (found, runs) == (None, 2)
         return
-    assert found.is_proven
-    assert found.items is not None
-    assert frozenset(found.items) in culprits
-    assert len(found.items) == min(map(len, culprits))
-    assert found.runs <= ENOUGH
+    assert found is not None
+    assert frozenset(found) in culprits
+    assert len(found) == min(map(len, culprits))
+    assert runs <= ENOUGH
 
 
 @given(st.dictionaries(st.sets(st.sampled_from(ITEMS)).map(frozenset), st.booleans()))
@@ -57,10 +57,10 @@ def test_whatever_the_test_says_no_smaller_set_fails(verdicts):
     def fails(chosen):
         return len(chosen) == len(ITEMS) or verdicts.get(frozenset(chosen), False)
 
-    found = smallest_set(ITEMS, fails, ENOUGH)
-    assert found.items is not None
-    assert fails(found.items)
-    every = chain.from_iterable(combinations(ITEMS, size) for size in range(len(found.items)))
+    found, _, _ = smallest_set(ITEMS, fails, ENOUGH)
+    assert found is not None
+    assert fails(found)
+    every = chain.from_iterable(combinations(ITEMS, size) for size in range(len(found)))
     assert not any(map(fails, every))
 
 
@@ -80,10 +80,10 @@ def test_no_more_runs_are_made_than_allowed_and_what_is_found_fails(culprits, mo
         runs.append(chosen)
         return fails_with(culprits)(chosen)
 
-    found = smallest_set(ITEMS, fails, most)
-    assert found.runs == len(runs) == len(set(runs)) <= most
-    assert found.items is None or fails_with(culprits)(found.items)
-    assert found.is_proven or found.runs == most
+    found, count, is_proven = smallest_set(ITEMS, fails, most)
+    assert count == len(runs) == len(set(runs)) <= most
+    assert found is None or fails_with(culprits)(found)
+    assert is_proven or count == most
 
 
 ONCE = Clears(never=0, attempts=1, nothing=1, failed=1, words=1)
@@ -99,16 +99,15 @@ def test_a_planted_set_is_found(task, count):
     others = [f"tool.slow@tool:{call}" for call in calls[:-count]] + ["provider.slow@decide:answer"]
     profile = Profile(name="planted", clears=ONCE, faults=(*others, *sorted(planted)))
     loop = make_loop(parse_spec("bare"), len(calls) + count - 1)
-    lost = ReplayableTrial(
-        Trial(Arm("bare/planted", parse_spec("bare"), loop, "scripted", profile), task, 0, 7), TrialContext(SUITE)
-    )
-    with lost.opened() as replays:
+    trial = Trial(Arm("bare/planted", parse_spec("bare"), loop, "scripted", profile), task, 0, 7)
+    with asyncio.Runner() as runner:
+        replays = Replays(trial, TrialContext(SUITE), runner)
         record = replays.run(profile).record
         found = minimal_among(replays, record)
     assert record.accuracy < 1
     assert len(landed(record)) > count
     assert set(found.faults) == planted
-    assert found.is_smallest
+    assert found.smallest
 
 
 CASES = [(loop, cause) for loop, causes in FACTORS.items() for cause in causes]
@@ -140,7 +139,7 @@ def test_nothing_is_proposed_where_a_command_would_not_say_it_all():
 
 
 def test_a_set_at_which_the_runs_were_used_up_is_not_called_the_smallest_and_one_run_is_too_few():
-    assert smallest_set(ITEMS, fails_with([{"b"}]), 2) == SmallestSet(ITEMS, 2, is_proven=False)
+    assert smallest_set(ITEMS, fails_with([{"b"}]), 2) == (ITEMS, 2, False)
     with pytest.raises(ValueError, match="at least 2 runs"):
         smallest_set(ITEMS, fails_with(()), 1)
 

@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 
 from tests.experiments.running import ran as run_of
 from whichloop.experiments.compare.results import Results, find_record
-from whichloop.experiments.why import base_rates
-from whichloop.experiments.why.base_rates import LOST_ONLY, BaseRate
+from whichloop.experiments.why import losses
 from whichloop.experiments.why.doc import MAX_EXAMPLES, why_doc
-from whichloop.experiments.why.losses import losses_explained
+from whichloop.experiments.why.losses import LOST_ONLY, BaseRate, losses_explained
 from whichloop.metrics.trajectory.divergence import explain
 from whichloop.metrics.trajectory.traced_trial import TracedTrial
 from whichloop.runs.store.trials import Traces
@@ -81,8 +80,8 @@ def test_solved_trials_are_explained_by_the_same_rules(found: Results) -> None:
 
 
 def test_of_many_solved_trials_as_many_of_each_arm_are_looked_at(found: Results, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(base_rates, "MAX_SOLVED", 40)
-    monkeypatch.setattr(base_rates, "MIN_SOLVED", 3)
+    monkeypatch.setattr(losses, "MAX_SOLVED", 40)
+    monkeypatch.setattr(losses, "MIN_SOLVED", 3)
     rates = [rate for arm in losses_explained(found).arms for rate in arm.base_rates.values()]
     assert {(rate.of_solved, rate.is_sample) for rate in rates} == {(5, True)}
 

@@ -107,7 +107,7 @@ def _check_texts(drawn: str) -> None:
 
 
 def test_all_charts_of_a_run_are_there_and_their_bars_count_its_losses(breeze):
-    why = losses_explained(breeze, most=None)
+    why = losses_explained(breeze)
     drawn = charts.charts(breeze, why)
     assert list(drawn) == ["accuracy", "cost", "causes", "divergence", "steps", "tokens"]
     assert list(charts.charts(breeze)) == ["accuracy", "cost", "steps", "tokens"]

@@ -83,7 +83,7 @@ def test_a_page_is_the_document_of_the_run_and_six_charts_the_answer_first(breez
     assert breeze.folder.name in found.named("header")[0].text
     check_document(found, run_doc(breeze))
     here = replace(breeze, folder=Path(breeze.folder.name))
-    check_document(found, why_doc(here, losses_explained(breeze, most=None)))
+    check_document(found, why_doc(here, losses_explained(breeze)))
     captions = [READ[name] for name in ("accuracy", "cost", "causes", "divergence", "steps", "tokens")]
     assert [element.text for element in found.named("figcaption")] == captions
     order = [element.tag for element in found.elements if element.tag in ("dl", "table", "figure", "details")]

@@ -60,8 +60,6 @@ class _RecordedCall:
 
 
 class _RecordingModel(StreamsWhole, WrappedModel):
-    """A model that records each call after its reply."""
-
     def __init__(self, model: Model, calls: list[_RecordedCall]) -> None:
         super().__init__(model)
         self.calls = calls
@@ -90,7 +88,6 @@ async def _recorded_calls(loop: Loop, scene: Scene) -> list[_RecordedCall]:
 
 
 def _change(first: Sequence[_RecordedCall], second: Sequence[_RecordedCall]) -> str:
-    """Return how the requests differ."""
     one, other = ([request_json(call.request) for call in calls] for calls in (first, second))
     return difference(one, other)
 

@@ -119,17 +119,19 @@ def _random_words(rng: random.Random) -> tuple[str, ...]:
     return tuple(any_word(rng) for _ in range(rng.randrange(3)))
 
 
-def _plan_task(rng: random.Random) -> PlanTask:
-    return PlanTask(any_word(rng), any_word(rng), rng.choice(("use_tools", "reason")), _random_words(rng))
-
-
 _MAKERS: tuple[Callable[[random.Random], Move], ...] = (
     lambda rng: Act(any_word(rng), tuple(any_call(rng) for _ in range(rng.choice((1, 1, 1, 0, 2, 3))))),
     lambda rng: Answer(any_word(rng), any_value(rng), _confidence(rng)),
     lambda rng: Answer(any_word(rng), any_word(rng)),
     lambda rng: Answer(any_word(rng)),
     lambda rng: Understanding(any_word(rng), _random_words(rng)),
-    lambda rng: Tasks(tuple(_plan_task(rng) for _ in range(rng.randrange(4))), any_word(rng)),
+    lambda rng: Tasks(
+        tuple(
+            PlanTask(any_word(rng), any_word(rng), rng.choice(("use_tools", "reason")), _random_words(rng))
+            for _ in range(rng.randrange(4))
+        ),
+        any_word(rng),
+    ),
     lambda rng: Completion(rng.random() < 0.5, any_word(rng), _random_words(rng), _confidence(rng)),
     lambda rng: Recovery(rng.choice(STRATEGIES), any_call(rng) if rng.random() < 0.5 else None, any_word(rng)),
     lambda rng: Text(any_word(rng)),

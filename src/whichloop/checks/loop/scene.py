@@ -137,8 +137,6 @@ TurnPolicy = Callable[[Request, int], ModelTurn]
 
 
 class PolicyModel(StreamsWhole):
-    """A model that takes its turns from a function."""
-
     name = "talker"
     capabilities = Capabilities()
 
@@ -189,8 +187,6 @@ class RunLog:
 
 
 class LoggingModel(StreamsWhole, WrappedModel):
-    """A model that logs every request."""
-
     def __init__(self, model: Model, log: RunLog, gate: Gate = open_gate) -> None:
         super().__init__(model)
         self.log, self.gate = log, gate
@@ -246,8 +242,6 @@ class LoggingToolbox(MeteredToolbox):
 
 @dataclass(frozen=True, slots=True)
 class FinishedRun:
-    """One run and its result."""
-
     log: RunLog
     result: object
     """The return value of `run`, or the exception that it raised."""
@@ -276,7 +270,6 @@ class FinishedRun:
 
     @property
     def requests(self) -> list[dict[str, Any]]:
-        """The requests as plain JSON."""
         return [request_json(request) for request in self.log.requests]
 
 
@@ -345,7 +338,6 @@ def request_json(request: Request) -> dict[str, Any]:
 
 
 def request_text(request: Request) -> str:
-    """Return the text of a request's messages."""
     return "\n".join([message.content + "".join(call.arguments for call in message.calls) for message in request.messages])
 
 

@@ -37,7 +37,7 @@ RECOVERED: frozenset[Outcome] = frozenset({"told", "untold", "unaware", "handled
 
 @dataclass(frozen=True, slots=True)
 class FaultFinding:
-    """The finding of one fault."""
+    """What an agent did with one fault."""
 
     fault: str
     outcome: Outcome
@@ -145,43 +145,33 @@ BY_NAME: Mapping[str, AgentFault] = {fault.name: fault for fault in FAULTS}
 EITHER = "|"
 
 
-@dataclass(frozen=True, slots=True)
-class Requirement:
-    """The outcomes that one fault may have."""
-
-    fault: str
-    allowed: frozenset[Outcome]
-    text: str
-    """The outcomes as they were typed."""
-
-    def missing(self, finding: FaultFinding) -> str:
-        """Say in a line that a finding is not what was demanded."""
-        return f"{self.fault}: demanded {self.text}, found {finding.outcome}"
-
-    def is_met(self, finding: FaultFinding) -> bool:
-        """Return whether a finding is allowed; a fault that cannot happen is."""
-        return finding.outcome in self.allowed or finding.outcome == "not applicable"
-
-
-def parse_requirements(texts: Mapping[str, str] | str) -> tuple[Requirement, ...]:
-    """Read requirements, as text or fault → outcomes. Raises ValueError for an unknown fault or outcome, and for a fault twice."""
-    parts = [part.strip() for part in texts.split(",") if part.strip()] if isinstance(texts, str) else []
-    pairs = [part.partition("=")[::2] for part in parts] if isinstance(texts, str) else list(texts.items())
-    by_word: dict[str, frozenset[Outcome]] = {name: frozenset({name}) for name in OUTCOMES} | {"recovered": RECOVERED}
-    requirements: dict[str, Requirement] = {}
-    for fault, text in ((fault.strip(), text.strip()) for fault, text in pairs):
+def parse_requirements(texts: Mapping[str, str] | str) -> dict[str, str]:
+    """Return fault → outcomes as typed, from text or such a mapping. Raises ValueError for a fault or outcome that is none."""
+    pairs = list(texts.items()) if isinstance(texts, Mapping) else [part.split("=", 1) for part in texts.split(",") if part.strip()]
+    demanded: dict[str, str] = {}
+    for fault, text in (map(str.strip, (*pair, "")[:2]) for pair in pairs):
         if not text:
             raise ValueError(f"{fault!r} is not FAULT=OUTCOME, such as unknown_tool=told")
         if fault not in BY_NAME:
             raise ValueError(f"there is no fault {fault!r}; {nearest(fault, BY_NAME)}")
-        if fault in requirements:
+        if fault in demanded:
             raise ValueError(f"{fault} stands twice; join its outcomes with {EITHER!r}")
-        words = [word.strip() for word in text.split(EITHER)]
-        for word in words:
-            if word not in by_word:
-                raise ValueError(f"{fault}: there is no outcome {word!r}; {nearest(word, by_word)}")
-        requirements[fault] = Requirement(fault, frozenset().union(*(by_word[word] for word in words)), text)
-    return tuple(requirements.values())
+        try:
+            allowed_by(text)
+        except ValueError as error:
+            raise ValueError(f"{fault}: {error}") from None
+        demanded[fault] = text
+    return demanded
+
+
+def allowed_by(text: str) -> frozenset[Outcome]:
+    """Return the outcomes that a demand allows, such as `told|handled`. Raises ValueError for a word that is none."""
+    by_word: dict[str, frozenset[Outcome]] = {name: frozenset({name}) for name in OUTCOMES} | {"recovered": RECOVERED}
+    words = [word.strip() for word in text.split(EITHER)]
+    for word in words:
+        if word not in by_word:
+            raise ValueError(f"there is no outcome {word!r}; {nearest(word, by_word)}")
+    return frozenset().union(*(by_word[word] for word in words))
 
 
 _WITH_DIGITS = re.compile(r"\w*\d\w*")

@@ -155,7 +155,6 @@ def _tools(task: BenchTask, fault: str, log: AgentLog) -> tuple[Tool, ...]:
 
 
 def tool_descriptions(task: BenchTask) -> dict[str, str]:
-    """Return each tool's description by its name."""
     return {tool.spec.name: tool.spec.description for tool in _tools(task, "", AgentLog(0))}
 
 
@@ -291,8 +290,6 @@ class FaultyModel(StreamsWhole, WrappedModel):
 
 @dataclass(frozen=True, slots=True)
 class BenchRun:
-    """What an agent is given in one run."""
-
     task: Task
     model: Model
     tools: MeteredToolbox

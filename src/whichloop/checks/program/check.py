@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from whichloop.models.metering import WAITS, Waits
@@ -17,25 +17,18 @@ from whichloop.protocol.cancellation import stop_tasks
 from whichloop.protocol.threads import run_blocking
 from whichloop.protocol.values import counted
 
-from .agent_faults import FAULTS, AgentFault, BenchTask, FaultFinding, Outcome, Requirement, new_text, telling_request
+from .agent_faults import FAULTS, AgentFault, BenchTask, FaultFinding, Outcome, allowed_by, new_text, telling_request
 from .bench import TASKS, AgentLog, BenchRun, bench_run
 
 _NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
 
 
-@dataclass(frozen=True)
-class CheckLimits:
-    """When the check stops a run."""
-
-    requests: int = 60
-    hang_s: float = 5.0
-    """Seconds that an agent is given to leave a hanging tool."""
-    run_s: float = 240.0
-    """Seconds, far more than a run takes, also where a framework has to be imported; waiting for a process does not count."""
-
-    def __post_init__(self) -> None:
-        if self.requests < 2 or self.hang_s <= 0 or self.run_s <= 0:
-            raise ValueError(f"at least 2 requests and more than 0 seconds are needed, got {self}")
+MAX_REQUESTS = 60
+"""When the check stops a run."""
+HANG_S = 5.0
+"""Seconds that an agent is given to leave a hanging tool."""
+RUN_S = 240.0
+"""Seconds, far more than a run takes, also where a framework has to be imported; waiting for a process does not count."""
 
 
 class Trouble(Exception):
@@ -58,13 +51,14 @@ class ProgramReport:
         """The agent, with its version if it has one."""
         return f"{self.agent} {self.version}".strip()
 
-    def unmet(self, requirements: Sequence[Requirement]) -> tuple[tuple[Requirement, FaultFinding], ...]:
-        """Return the requirements that are not met, with their findings."""
-        pairs = ((one, finding) for one in requirements for finding in self.findings if finding.fault == one.fault)
-        return tuple((one, finding) for one, finding in pairs if not one.is_met(finding))
-
-
-DEFAULT_LIMITS = CheckLimits()
+    def missing(self, demanded: Mapping[str, str]) -> dict[str, str]:
+        """Return fault → a line on what was demanded and not found. What cannot happen to the agent is not missed."""
+        found = {finding.fault: finding.outcome for finding in self.findings if finding.outcome != "not applicable"}
+        return {
+            fault: f"{fault}: demanded {text}, found {found[fault]}"
+            for fault, text in demanded.items()
+            if fault in found and found[fault] not in allowed_by(text)
+        }
 
 
 def check_program(
@@ -72,23 +66,24 @@ def check_program(
     name: str = "",
     *,
     faults: Sequence[AgentFault] = FAULTS,
-    limits: CheckLimits = DEFAULT_LIMITS,
+    max_requests: int = MAX_REQUESTS,
+    hang_s: float = HANG_S,
     on_finding: Callable[[FaultFinding], None] | None = None,
 ) -> ProgramReport:
     """Run an agent with one fault after the other, without a network or a key. `on_finding` gets each finding, in order.
 
-    The loop keeps its own limit of steps. Raises Trouble for an agent that does not solve the tasks undisturbed, and ValueError and
-    OSError for one that cannot be run.
+    `hang_s`: seconds that it is given to leave a hanging tool. The loop keeps its own limit of steps.
+    Raises Trouble for an agent that does not solve the tasks undisturbed, ValueError and OSError for one that cannot be run.
     """
 
     async def check() -> ProgramReport:
         version = loop.version if isinstance(loop, ForeignAgent) else ""  # raises for what cannot begin
         clean: dict[BenchTask, list[Request]] = {}
         for task in dict.fromkeys(("chain", *(fault.task for fault in faults))):
-            clean[task] = await _undisturbed(loop, task, limits)
+            clean[task] = await _undisturbed(loop, task, max_requests)
         # Two calls in a reply are what `pair` is made of, so that its undisturbed run has that fault.
         references = ("chain" if fault.name == "two_calls" else fault.task for fault in faults)
-        works = (_finding(loop, fault, clean[task], limits) for fault, task in zip(faults, references, strict=True))
+        works = (_finding(loop, fault, clean[task], max_requests, hang_s) for fault, task in zip(faults, references, strict=True))
         running = [asyncio.create_task(work) for work in works]
         findings = []
         try:
@@ -105,8 +100,6 @@ def check_program(
 
 @dataclass(frozen=True, slots=True)
 class AgentEnd:
-    """How a run ended."""
-
     outcome: LoopOutcome | None = None
     error: str = ""
     """What left the agent, `Type: message`."""
@@ -114,29 +107,46 @@ class AgentEnd:
     """Why the check stopped it."""
 
 
-async def _undisturbed(loop: Loop, task: BenchTask, limits: CheckLimits) -> list[Request]:
+async def _undisturbed(loop: Loop, task: BenchTask, max_requests: int) -> list[Request]:
     """Return the requests of a run without a fault. Raises Trouble if its answer is wrong."""
-    run = await bench_run(task, None, limits.requests)
-    end = await _run(loop, run, limits)
-    if end.outcome is None or not is_right(end.outcome.answer, TASKS[task].expected):
-        called = counted(run.log.called, "tool") if run.log.called else "none of the tools at $WHICHLOOP_TOOLS_URL"
-        effort = f"it asked the model {counted(len(run.log.asked), 'time')} and called {called}"
+    expected = TASKS[task].expected
+    run = await bench_run(task, None, max_requests)
+    end, log = await _run(loop, run, HANG_S), run.log
+    if end.outcome is None or not is_right(end.outcome.answer, expected):
+        called = counted(log.called, "tool") if log.called else "none of the tools at $WHICHLOOP_TOOLS_URL"
         how = end.stopped or end.error
         if end.outcome is not None:
-            how = f"its answer was {end.outcome.answer!r} (stop {end.outcome.stop.value}), not {TASKS[task].expected}"
+            how = f"its answer was {end.outcome.answer!r} (stop {end.outcome.stop.value}), not {expected}"
+        effort = f"it asked the model {counted(len(log.asked), 'time')} and called {called}"
         raise Trouble(f"it does not solve a task without any fault: {how}; {effort}")
-    return [one.request for one in run.log.asked]
+    return [one.request for one in log.asked]
 
 
-async def _finding(loop: Loop, fault: AgentFault, clean: Sequence[Request], limits: CheckLimits) -> FaultFinding:
-    run = await bench_run(fault.task, fault, limits.requests)
-    end = await _run(loop, run, limits)
-    if end.stopped and not run.log.asked:
+async def _finding(loop: Loop, fault: AgentFault, clean: Sequence[Request], max_requests: int, hang_s: float) -> FaultFinding:
+    """Return the finding of one run. `clean`: the requests of the same task without a fault. Raises Trouble."""
+    run = await bench_run(fault.task, fault, max_requests)
+    end, log = await _run(loop, run, hang_s), run.log
+    requests, calls = len(log.asked), log.called
+    if end.stopped and not requests:
         raise Trouble(f"{fault.name} cannot be judged: {end.stopped}")
-    return judged(fault, run.log, end, TASKS[fault.task].expected, clean)
+    if log.struck is None and not end.stopped and not end.error:
+        no_room = "the format of its replies has no room for it"
+        if fault.task == "pair":
+            no_room = "no reply of its model has two calls"
+        elif fault.strikes == "endless":
+            no_room = "it asks for the answer in a request that leaves no room for a call"
+        return FaultFinding(fault.name, "not applicable", no_room, requests=requests, calls=calls)
+    struck = requests - 1 if log.struck is None else log.struck
+    telling = telling_request(fault, log.asked, struck, clean)
+    after = struck + 1 if struck + 1 < requests else None
+    place = after if telling is None else telling
+    shown = "" if place is None else new_text(fault, log.asked, struck, place, clean)
+    outcome, detail = _outcome(fault, log, end, len(clean), telling is not None)
+    number = None if place is None else place + 1
+    return FaultFinding(fault.name, outcome, detail[:300], number, shown, requests, calls)
 
 
-async def _run(loop: Loop, run: BenchRun, limits: CheckLimits) -> AgentEnd:
+async def _run(loop: Loop, run: BenchRun, hang_s: float) -> AgentEnd:
     """Let an agent solve a task, and say how it ended. Raises ValueError and OSError for one that cannot be run."""
     waits, log = Waits(), run.log
 
@@ -144,18 +154,18 @@ async def _run(loop: Loop, run: BenchRun, limits: CheckLimits) -> AgentEnd:
         """Return if the agent still waits some time after a tool began to hang; one that goes on has left it."""
         await log.hung.wait()
         before = len(log.asked), log.called
-        await asyncio.sleep(limits.hang_s)
+        await asyncio.sleep(hang_s)
         if (len(log.asked), log.called) != before:
             await asyncio.get_running_loop().create_future()
-        return f"after {limits.hang_s:g} s it still waited for the tool"
+        return f"after {hang_s:g} s it still waited for the tool"
 
     async def time() -> str:
         """Return once the run has had its time, beside what it lost in waiting for a process."""
         clock = asyncio.get_running_loop().time
         start = clock()
-        while (seconds_left := limits.run_s - (clock() - start - waits.seconds)) > 0:
+        while (seconds_left := RUN_S - (clock() - start - waits.seconds)) > 0:
             await asyncio.sleep(seconds_left)
-        return f"after {limits.run_s:g} s it had not ended"
+        return f"after {RUN_S:g} s it had not ended"
 
     before = WAITS.set(waits)
     try:
@@ -191,33 +201,13 @@ async def _solve(loop: Loop, run: BenchRun) -> AgentEnd:
         return AgentEnd(error=f"{error}" if type(error).__name__ == "SolverFailed" else f"{type(error).__name__}: {error}")
 
 
-def is_right(answer: object, expected: int) -> bool:
+def is_right(answer: object, expected: object) -> bool:
     """Return whether the last number in an answer is the expected one."""
     numbers = _NUMBER.findall(render_value(answer))
     return bool(numbers) and float(numbers[-1].replace(",", "")) == expected
 
 
-def judged(fault: AgentFault, log: AgentLog, end: AgentEnd, expected: int, clean: Sequence[Request]) -> FaultFinding:
-    """Return the finding of one run. `clean`: the requests of the same task without a fault."""
-    requests, calls = len(log.asked), log.called
-    if log.struck is None and not end.stopped and not end.error:
-        no_room = "the format of its replies has no room for it"
-        if fault.task == "pair":
-            no_room = "no reply of its model has two calls"
-        elif fault.strikes == "endless":
-            no_room = "it asks for the answer in a request that leaves no room for a call"
-        return FaultFinding(fault.name, "not applicable", no_room, requests=requests, calls=calls)
-    struck = len(log.asked) - 1 if log.struck is None else log.struck
-    telling = telling_request(fault, log.asked, struck, clean)
-    after = struck + 1 if struck + 1 < len(log.asked) else None
-    place = after if telling is None else telling
-    shown = "" if place is None else new_text(fault, log.asked, struck, place, clean)
-    outcome, detail = _outcome(fault, log, end, expected, len(clean), telling is not None)
-    number = None if place is None else place + 1
-    return FaultFinding(fault.name, outcome, detail[:300], number, shown, requests, calls)
-
-
-def _outcome(fault: AgentFault, log: AgentLog, end: AgentEnd, expected: int, clean: int, is_told: bool) -> tuple[Outcome, str]:
+def _outcome(fault: AgentFault, log: AgentLog, end: AgentEnd, clean: int, is_told: bool) -> tuple[Outcome, str]:
     """Return the outcome and how the run ended, in words. `clean`: requests of a run without a fault."""
     if end.stopped:
         return "unlimited", end.stopped
@@ -225,7 +215,7 @@ def _outcome(fault: AgentFault, log: AgentLog, end: AgentEnd, expected: int, cle
         return "error", end.error
     assert end.outcome is not None
     answer, stop = render_value(end.outcome.answer), end.outcome.stop
-    if end.outcome.answer is not None and is_right(end.outcome.answer, expected):
+    if end.outcome.answer is not None and is_right(end.outcome.answer, TASKS[fault.task].expected):
         return _recovered(fault, log, clean, is_told), f"answer {answer}"
     if stop is not StopReason.FINISHED:
         why = end.outcome.details.get("error", "")

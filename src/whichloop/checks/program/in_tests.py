@@ -13,7 +13,7 @@ from whichloop.text.output import safe_for_others
 
 from ..shared.pytest_items import check_not_async
 from .agent_faults import BY_NAME, parse_requirements
-from .check import CheckLimits, ProgramReport, Trouble, check_program
+from .check import ProgramReport, Trouble, check_program
 from .naming import agent_of
 
 
@@ -31,8 +31,6 @@ class AgentChecks:
         *,
         require: Mapping[str, str] | str = "",
         faults: Sequence[str] = (),
-        max_requests: int = CheckLimits.requests,
-        tool_seconds: float = CheckLimits.hang_s,
     ) -> ProgramReport:
         """Run an agent with one fault at a time, and fail the test if a demanded outcome is missing.
 
@@ -44,18 +42,18 @@ class AgentChecks:
         check_not_async(self.item, "agent_checks")
         try:
             demanded = parse_requirements(require)
-            names = {*faults, *(one.fault for one in demanded)} if faults or demanded else set(BY_NAME)
+            names = {*faults, *demanded} if faults or demanded else set(BY_NAME)
             for name in names - BY_NAME.keys():
                 raise ValueError(f"there is no fault {name!r}; known: {', '.join(BY_NAME)}")
             loop, name = agent_of(agent)
             chosen = [fault for fault in BY_NAME.values() if fault.name in names]
-            report = check_program(loop, name, faults=chosen, limits=CheckLimits(max_requests, tool_seconds))
+            report = check_program(loop, name, faults=chosen)
             counts = Counter(finding.outcome for finding in report.findings)
             self.say(f"{report.agent}: {', '.join(f'{count} {outcome}' for outcome, count in counts.items())}")
-            lines = [f"{one.missing(finding)} ({finding.detail})" for one, finding in report.unmet(demanded)]
-            if not lines:
+            missing, details = report.missing(demanded), {finding.fault: finding.detail for finding in report.findings}
+            if not missing:
                 return report
-            problem = "\n".join([report.agent, *lines])
+            problem = "\n".join([report.agent, *(f"{line} ({details[fault]})" for fault, line in missing.items())])
         except (ValueError, OSError, Trouble) as error:
             problem = str(error)
         pytest.fail(f"agent_checks: {safe_for_others(problem)}", pytrace=False)  # out here, where no context prints it twice

@@ -23,7 +23,7 @@ def unwatched(what: str, done: int, total: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The finding of one law."""
+    """What the check of one law found."""
 
     law: str
     status: Status
@@ -76,7 +76,6 @@ class NotApplicable(Exception):
 
 
 def require(holds: bool, counterexample: str) -> None:
-    """Raise Broken if a condition does not hold."""
     if not holds:
         raise Broken(counterexample)
 

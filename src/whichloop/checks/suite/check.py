@@ -34,8 +34,6 @@ MAX_RUN = 1_000
 
 @dataclass(frozen=True)
 class Subject:
-    """A suite under check."""
-
     suite: Suite
     tasks: Sequence[Task]
     """The tasks that are not quarantined."""
@@ -45,7 +43,6 @@ class Subject:
     """Whether `tasks` are a sample."""
     run_tools: bool = True
     """Whether tools may be called; they may act on the real world."""
-    seed: int = 0
     progress: Progress = unwatched
     specs: dict[str, tuple[ToolSpec, ...]] = field(default_factory=dict)
     """Task → its tools, for opened environments."""
@@ -61,7 +58,6 @@ class Subject:
         raise NotApplicable("no task has a plan")
 
     def specs_of(self, task: Task) -> tuple[ToolSpec, ...]:
-        """Return the tools of a task's environment."""
         if task.id not in self.specs:
             with closing(self.suite.open(task)) as environment:
                 self.specs[task.id] = tuple(tool.spec for tool in environment.tools)
@@ -79,11 +75,11 @@ def sound(tasks: Sequence[Task]) -> Sequence[Task]:
     return [task for task in tasks if not task.quarantined] if any(task.quarantined for task in tasks) else tasks
 
 
-def sampled(tasks: Sequence[Task], most: int, seed: int) -> Sequence[Task]:
+def sampled(tasks: Sequence[Task], most: int) -> Sequence[Task]:
     """Return at most so many tasks, drawn evenly, in their order."""
     if len(tasks) <= most:
         return tasks
-    draw, places = Draw("sample", seed), set[int]()
+    draw, places = Draw("sample", 0), set[int]()
     while len(places) < most:
         places.add(draw.integer(0, len(tasks) - 1))
     return tuple(tasks[place] for place in sorted(places))
@@ -224,9 +220,9 @@ async def _task_check(check: TaskCheck, task: Task, subject: Subject, truth: Seq
 
 async def _guessing(subject: Subject) -> list[Problem]:
     """Run the baselines; those that call no tool cost nothing and get many tasks, whatever the sample."""
-    wide = sampled(subject.tasks, MAX_RUN, subject.seed)
+    wide = sampled(subject.tasks, MAX_RUN)
     problems: list[Problem] = []
-    for baseline in baselines(subject.tasks, subject.seed):
+    for baseline in baselines(subject.tasks):
         if baseline.calls_tools and not subject.run_tools:
             continue
         tasks = subject.sample if baseline.calls_tools else wide
@@ -321,21 +317,20 @@ def check_suite(
     suite: Suite,
     *,
     tasks: int | None = None,
-    seed: int = 0,
     run_tools: bool = True,
     progress: Progress = unwatched,
 ) -> Checked:
     """Check every law on a suite, in the order of CHECKS.
 
-    `tasks`: number of tasks, drawn with `seed`, whose tools are checked and called; default: all up to 1,000. `run_tools=False`
+    `tasks`: number of tasks, drawn evenly, whose tools are checked and called; default: all up to 1,000. `run_tools=False`
     skips laws that call a tool. Raises ValueError for `tasks` below 1.
     """
     if tasks is not None and tasks < 1:
         raise ValueError(f"tasks is {tasks}, and must be at least 1")
     usable = sound(suite.tasks)
-    read = sampled(usable, 100_000, seed)
-    sample = sampled(read, MAX_RUN if tasks is None else tasks, seed)
-    subject = Subject(suite, read, sample, len(read) < len(usable), run_tools, seed, progress)
+    read = sampled(usable, 100_000)
+    sample = sampled(read, MAX_RUN if tasks is None else tasks)
+    subject = Subject(suite, read, sample, len(read) < len(usable), run_tools, progress)
     findings = run_blocking(_find_all(CHECKS, subject))
     return Checked(suite, len(sample), run_tools, tuple(findings), tuple(subject.baselines))
 
@@ -376,9 +371,9 @@ def quick_problems(suite: Suite, tasks: Sequence[Task]) -> tuple[str, ...]:
     They call no tool and no model, and cover at most 200 tasks: files, planned arguments, tools, and agents that do nothing or
     always give one answer, scored on untouched environments. 120 tasks take about 0.1 s.
     """
-    usable = sound(sampled(tasks, MAX_QUICK, 0))
+    usable = sound(sampled(tasks, MAX_QUICK))
     is_sample = min(len(tasks), MAX_QUICK) < len(suite.tasks)  # such as one split
-    subject = Subject(suite, usable, sampled(usable, MAX_QUICKLY_OPENED, 0), is_sample)
+    subject = Subject(suite, usable, sampled(usable, MAX_QUICKLY_OPENED), is_sample)
     schemas = Law("schemas", "", lambda subject: schema_problems(subject.tasks, MAX_QUICK_SCHEMAS))
     laws = [*(schemas if law.name == "schemas" else law for law in FILES), Law("guessing", "", _guesses_untouched)]
     # Tools need the plans of all tasks; a sample does not show a share, and the agent "not determined" covers it.

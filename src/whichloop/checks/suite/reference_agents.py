@@ -121,7 +121,6 @@ class Answering(_Agent):
 class RandomCalls(_Agent):
     """An agent that calls random tools with words and numbers of the question and the results, and answers with the last result."""
 
-    seed: int = 0
     calls: int = 5
 
     name = "random-calls"
@@ -130,7 +129,7 @@ class RandomCalls(_Agent):
         return replace(self, calls=min(self.calls, tool_steps))
 
     async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
-        draw, text, answer = Draw("random-calls", self.seed, query.full_text), query.full_text, ""
+        draw, text, answer = Draw("random-calls", 0, query.full_text), query.full_text, ""
         specs = tools.specs
         for _ in range(self.calls if specs else 0):
             spec = draw.choice(specs)
@@ -171,27 +170,23 @@ class ReferenceAgent:
     most: float = TOO_MANY
     """The limit for the share itself."""
 
-    def too_many(self, passed: Interval, *, drawn: bool = False) -> bool:
-        """Return whether the share shows that the suite can be solved without work. `drawn`: the tasks are a random sample."""
-        surely = passed.low > self.suspect
-        return passed.value * passed.n > 1 and (surely or (passed.value > self.most and not drawn))
-
 
 ORACLE = ReferenceAgent("oracle", "follows the plan", Oracle, calls_tools=True, suspect=1.0, most=1.0)
 
 
-def baselines(tasks: Iterable[Task], seed: int = 0) -> tuple[ReferenceAgent, ...]:
-    """Return all agents that do no work. `tasks` give the most frequent answer, `seed` the random calls."""
+def baselines(tasks: Iterable[Task]) -> tuple[ReferenceAgent, ...]:
+    """Return all agents that do no work. `tasks` give the most frequent answer."""
     return (
         ReferenceAgent("blind", "sees no result", lambda task: Blind(), calls_tools=True, asks_model=True),
-        ReferenceAgent("random calls", "answers with the last result", lambda task: RandomCalls(seed), calls_tools=True),
+        ReferenceAgent("random calls", "answers with the last result", lambda task: RandomCalls(), calls_tools=True),
         *without_calls(tasks),
     )
 
 
 def without_calls(tasks: Iterable[Task]) -> tuple[ReferenceAgent, ...]:
     """Return the agents that call no tool."""
-    common = most_frequent_answer(tasks)
+    counts = Counter[str](canonical_json(task.expected) for task in tasks if task.expected is not None)
+    common = json.loads(counts.most_common(1)[0][0]) if counts else ""
 
     def answering(name: str, text: str, answer: Callable[[Query], Any], suspect: float = SUSPECT) -> ReferenceAgent:
         loop = Answering(answer)
@@ -204,12 +199,6 @@ def without_calls(tasks: Iterable[Task]) -> tuple[ReferenceAgent, ...]:
         answering("not determined", "always that there is no answer", lambda query: NOT_DETERMINED, MAX_UNANSWERABLE),
         answering("echo", "answers with the question", lambda query: query.full_text),
     )
-
-
-def most_frequent_answer(tasks: Iterable[Task]) -> object:
-    """Return the most frequent expected answer, the first of equals; an empty text if no task has an answer."""
-    counts = Counter[str](canonical_json(task.expected) for task in tasks if task.expected is not None)
-    return json.loads(counts.most_common(1)[0][0]) if counts else ""
 
 
 async def _refuse(request: Request) -> Reply:
@@ -235,7 +224,11 @@ class BaselineResult:
 
     @property
     def is_too_many(self) -> bool:
-        return self.share is not None and self.baseline.too_many(self.share, drawn=self.drawn)
+        """Whether the share shows that the suite can be solved without work."""
+        if self.share is None:
+            return False
+        surely, seemingly = self.share.low > self.baseline.suspect, self.share.value > self.baseline.most and not self.drawn
+        return self.share.value * self.share.n > 1 and (surely or seemingly)
 
     def too_many(self) -> Iterator[str]:
         """Yield a line if it passes too many tasks."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
@@ -101,13 +101,12 @@ def plan_schema() -> dict[str, Any]:
 class BrokenPlan(CellError):
     """What is wrong with the plan in a cell: the text names the first mistake."""
 
-    def __init__(self, column: str, mistakes: Sequence[str], calls: Iterable[PlannedCall] = ()) -> None:
-        """`mistakes`: all of them, in their order. `calls`: those that can be read."""
+    def __init__(self, column: str, mistakes: Sequence[str]) -> None:
+        """`mistakes`: all of them, in their order."""
         texts = [f"not a plan ({mistake.removeprefix('plan: ').removeprefix('plan, ')})" for mistake in mistakes]
         super().__init__(column, texts[0])
         self.each = tuple(CellError(column, text) for text in texts)
         """A mistake each."""
-        self.calls = tuple(calls)
 
 
 def read_plan(column: str, value: Any, expected: Any) -> Plan:
@@ -118,7 +117,7 @@ def read_plan(column: str, value: Any, expected: Any) -> Plan:
     if is_lines(value):
         read = read_lines(value, expected)
         if read.mistakes:
-            raise BrokenPlan(column, [str(mistake) for mistake in read.mistakes], read.calls.values())
+            raise BrokenPlan(column, [str(mistake) for mistake in read.mistakes])
         return Plan(tuple(read.calls.values()), read.answer)
     if isinstance(value, list) and all(isinstance(call, Mapping) for call in value):
         value = {"calls": value, "answer": expected}

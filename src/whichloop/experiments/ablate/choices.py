@@ -7,16 +7,16 @@ largest effect is decided first; one whose effect is shown to depend on it is de
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
+from statistics import fmean
 from typing import Any, Literal
 
 from whichloop.experiments.compare.measured_forms import applies
 from whichloop.experiments.compare.verdict import unit_of_cost
 from whichloop.metrics.factors.factorial import EFFECT_METRICS, Effect
 from whichloop.metrics.factors.layout import Factor
-from whichloop.metrics.pairs import Pair
 from whichloop.metrics.statistics import VerdictWord
 from whichloop.metrics.summary import PRIMARY
 from whichloop.protocol.names import Spec, parse_spec, parse_values
@@ -56,19 +56,19 @@ def choices(result: AblationResult) -> tuple[Choice, ...]:
     is_known = any(effect.metric == PRIMARY for effect in result.effects)
     if compared.invalid or not is_known or not all(applies(arm.info) for arm in compared.arms):
         return ()
-    chosen: dict[str, tuple[str, Mapping[tuple[str, str], Word]]] = {}
+    words: dict[str, Mapping[tuple[str, str], Word]] = {}
+    values: dict[str, str] = {}
     for factor in sorted(result.layout.factors, key=lambda factor: -_largest(result, factor)):
-        words = _words(result, factor, {name: value for name, (value, _) in chosen.items()})
-        chosen[factor.name] = _value(result, factor, words), words
-    values = {name: value for name, (value, _) in chosen.items()}
-    return tuple(_choice(result, factor, values, chosen[factor.name][1]) for factor in result.layout.factors)
-
-
-def _choice(result: AblationResult, factor: Factor, values: Mapping[str, str], words: Mapping[tuple[str, str], Word]) -> Choice:
-    name, value, is_same = factor.name, values[factor.name], makes_no_difference(result, factor.name)
-    against = {b: word for (a, b), word in words.items() if a == value}
-    undecided = () if is_same else [b for b, word in against.items() if word == "undecided"]
-    return Choice(name, value, result.own.get(name), against, is_same, {b: _tasks(result, name, values, b) for b in undecided})
+        words[factor.name] = _words(result, factor, values)
+        values[factor.name] = _value(result, factor, words[factor.name])
+    made = []
+    for factor in result.layout.factors:
+        name, value, is_same = factor.name, values[factor.name], makes_no_difference(result, factor.name)
+        against = {b: word for (a, b), word in words[name].items() if a == value}
+        undecided = () if is_same else [b for b, word in against.items() if word == "undecided"]
+        tasks = {b: _tasks(result, name, values, b) for b in undecided}
+        made.append(Choice(name, value, result.own.get(name), against, is_same, tasks))
+    return tuple(made)
 
 
 def setting_to_use(result: AblationResult, chosen: Sequence[Choice]) -> str:
@@ -95,8 +95,13 @@ def _value(result: AblationResult, factor: Factor, words: Mapping[tuple[str, str
     unbeaten = [value for value in factor.levels if value not in beaten]
     if not beats or own in unbeaten:
         return own
+    arms = result.results.comparison.arms
+    costs: dict[str, list[float]] = {value: [] for value in factor.levels}
+    for arm in arms:
+        if (mean := arm.summary.means[unit_of_cost(arms)]) is not None:
+            costs[result.values(arm.info.arm)[factor.name]].append(mean.value)
     better = [value for value in unbeaten if (value, own) in beats]
-    return min(better or unbeaten or [own], key=lambda value: _mean_cost(result, factor.name, value))
+    return min(better or unbeaten or [own], key=lambda value: fmean(costs[value]) if costs.get(value) else math.inf)
 
 
 def _words(result: AblationResult, factor: Factor, chosen: Mapping[str, str]) -> dict[tuple[str, str], Word]:
@@ -141,26 +146,14 @@ def _largest(result: AblationResult, factor: Factor) -> float:
     return max((abs(each.difference.value) + (each.verdict.word in SHOWN) for each in own), default=0.0)
 
 
-def _mean_cost(result: AblationResult, factor: str, value: str) -> float:
-    """Return the mean cost of a trial of the settings with a value; infinite where it is not known."""
-    arms = result.results.comparison.arms
-    own = [arm.summary.means[unit_of_cost(arms)] for arm in arms if result.values(arm.info.arm)[factor] == value]
-    known = [mean.value for mean in own if mean is not None]
-    return math.fsum(known) / len(known) if known else math.inf
-
-
 def _tasks(result: AblationResult, factor: str, values: Mapping[str, str], other: str) -> int | None:
     """Return how many tasks would tell two values apart in the setting to use or, where that did the same with both, elsewhere."""
-    pairs = list(_pairs(result, factor, values[factor], other))
-    here = [pair for pair in pairs if {**result.values(pair.a), factor: ""} == {**values, factor: ""}]
-    sizes = [pair.outlook.more.tasks for pair in here or pairs if pair.outlook is not None]
-    return min(sizes, default=None)
-
-
-def _pairs(result: AblationResult, factor: str, one: str, other: str) -> Iterator[Pair]:
-    """Yield the pairs on accuracy of settings that differ in a factor alone, which has these values, and did not do the same."""
     compared = result.results.comparison
+    here, elsewhere = list[int | None](), list[int | None]()
     for pair in compared.pairs_on(PRIMARY):
         a, b = dict(result.values(pair.a)), dict(result.values(pair.b))
-        if {a.pop(factor), b.pop(factor)} == {one, other} and a == b and not compared.are_same(pair.a, pair.b):
-            yield pair
+        differ = {a.pop(factor), b.pop(factor)} == {values[factor], other} and a == b
+        if differ and not compared.are_same(pair.a, pair.b):
+            is_here = a | {factor: values[factor]} == values
+            (here if is_here else elsewhere).append(None if pair.outlook is None else pair.outlook.more.tasks)
+    return min((tasks for tasks in here or elsewhere if tasks is not None), default=None)

@@ -19,8 +19,6 @@ from whichloop.text.numbers import hundredths, interval, interval_of, p_value, s
 from .ablation import AblationResult, ablation_result
 from .choices import SHOWN, Choice, choices, makes_no_difference, setting_to_use
 
-MAX_SETTINGS = 8
-"""Settings of the matrix on a terminal, beside the one to use and the loop's own."""
 BEYOND = {"better": "more than the sum", "worse": "less than the sum"}
 """Verdicts on interactions, by word."""
 Row = tuple[Cell | str, ...]
@@ -30,37 +28,39 @@ STYLES: Mapping[str, Style] = {"better": "good", "worse": "bad"}
 def ablation_doc(result: AblationResult) -> Doc:
     """Return what the factors do, and which setting to use."""
     run, chosen = result.results, choices(result)
-    settings, fewer = _settings(result, chosen)
-    more = [Table("All settings", settings.columns, settings.rows, detail=True)] if fewer.rows != settings.rows else []
+    arms = len(run.comparison.arms)
+    own = lines_of(
+        ("Effects", "averaged over the other factors; of interactions what both changes do beyond the sum of each"),
+        ("Note", list(result.notes)),
+        ("Note", f"{arms} arms are too many to compare in pairs too" if arms > MAX_PAIRED else ""),
+    )
     title = f"{result.ablation.loop} · {run.title} · {LEGEND if run.comparison.pairs else 'accuracy'}"
-    details: tuple[Block, ...] = (*more, _all_effects(result), *detail_tables(run), READING, _notes(result))
-    return Doc(title, (fewer, _main_effects(result), _answer(result, chosen), *details), _data(result, chosen))
-
-
-def _data(result: AblationResult, chosen: Sequence[Choice]) -> dict[str, object]:
-    """Return what `--json` prints: a comparison's object, with the design, the effects, and a choice for each factor."""
-    run = result.results.to_json()
-    names = ("loop", "factors", "design", "cells", "default", "own", "resolution", "efficiency")
+    details: tuple[Block, ...] = (
+        _all_effects(result),
+        *detail_tables(run),
+        READING,
+        Lines((*own.items, *notes(run).items), detail=True),
+    )
+    data, names = run.to_json(), ("loop", "factors", "design", "cells", "default", "own", "resolution", "efficiency")
     use = setting_to_use(result, chosen) if chosen else None
-    return run | {
-        "answer": run["answer"] | {"use": use, "choices": [choice.to_json() for choice in chosen]},
+    data |= {
+        "answer": data["answer"] | {"use": use, "choices": [choice.to_json() for choice in chosen]},
         "ablation": {name: getattr(result.ablation, name) for name in names} | {"aliases": list(result.layout.aliases)},
         "effects": [effect.to_json() for effect in result.effects],
         "notes": list(result.notes),
     }
+    return Doc(title, (_settings(result, chosen), _main_effects(result), _answer(result, chosen), *details), data)
 
 
-def _settings(result: AblationResult, chosen: Sequence[Choice]) -> tuple[Table, Table]:
-    """Return the matrix of settings, the most accurate first, and the one that a terminal shows."""
+def _settings(result: AblationResult, chosen: Sequence[Choice]) -> Table:
+    """Return the matrix of settings, the most accurate first."""
     run, names, use = result.results, list(result.ablation.factors), {choice.factor: choice.value for choice in chosen}
-    compared, rows, fewer = matrix(run, run.verdict), list[Row](), list[Row]()
+    compared, rows = matrix(run, run.verdict), list[Row]()
     for row, cells in zip(run.verdict.rows, compared.rows, strict=True):
         values = result.values(row.arms[0].info.arm)
         mark = ", ".join(word for word, told in (("use", use), ("as it is", result.own)) if values == told)
         rows.append((", ".join(values[name] for name in names), Cell(mark, "good" if values == use else ""), *cells[1:]))
-        fewer += [rows[-1]] if mark or len(rows) <= MAX_SETTINGS else []
-    title, columns = f"settings: {', '.join(names)}", ("setting", "", *compared.columns[1:])
-    return Table(title, columns, tuple(rows)), Table(title, columns, tuple(fewer))
+    return Table(f"settings: {', '.join(names)}", ("setting", "", *compared.columns[1:]), tuple(rows))
 
 
 def _main_effects(result: AblationResult) -> Table:
@@ -153,16 +153,6 @@ def _all_effects(result: AblationResult) -> Table:
     ]
     columns = ("effect", *_profile_heading(result), "measure", "difference", "p (Holm)", "verdict", "odds ratio")
     return table_of("All effects", columns, rows)
-
-
-def _notes(result: AblationResult) -> Lines:
-    arms = len(result.results.comparison.arms)
-    own = [
-        ("Effects", "averaged over the other factors; of interactions what both changes do beyond the sum of each"),
-        *(("Note", note) for note in result.notes),
-        *([("Note", f"{arms} arms are too many to compare in pairs too")] if arms > MAX_PAIRED else []),
-    ]
-    return Lines((*own, *notes(result.results).items), detail=True)
 
 
 def _head(effect: Effect, result: AblationResult) -> tuple[str, ...]:

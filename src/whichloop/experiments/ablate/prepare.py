@@ -10,13 +10,15 @@ from inspect import Parameter
 from pathlib import Path
 from typing import Any
 
+from pydantic_core import to_jsonable_python
+
 from whichloop.experiments.compare.run import Experiment
 from whichloop.experiments.compare.run import prepare as prepare_comparison
 from whichloop.metrics.factors.factorial import EFFECT_METRICS
 from whichloop.metrics.factors.layout import choose_cells
 from whichloop.protocol import Loop
 from whichloop.protocol.names import Spec, nearest, parse_spec, parse_values, value_text
-from whichloop.protocol.values import json_safe
+from whichloop.protocol.values import render_value
 from whichloop.runs.built_in import options_of
 from whichloop.runs.config import CompareConfig, SettingError
 from whichloop.runs.manifest import write_manifest
@@ -63,7 +65,7 @@ def prepare(loop: str, varied: Sequence[str], config: CompareConfig, folder: Pat
         efficiency=round(design.efficiency, 4),
         own={name: options[name].default for name in factors if options[name].default is not Parameter.empty},
     )
-    manifest = experiment.manifest.model_copy(update={"ablation": _json_value(asdict(ablation))})
+    manifest = experiment.manifest.model_copy(update={"ablation": to_jsonable_python(asdict(ablation), fallback=render_value)})
     write_manifest(experiment.folder, manifest)
     return replace(experiment, manifest=manifest)
 
@@ -100,10 +102,3 @@ def _check_loops(specs: Sequence[Spec], cells: Sequence[Mapping[str, Any]]) -> N
         if loop in loops:
             raise ValueError(f"cells {names[loops.index(loop)]} and {name} are one and the same loop")
         loops.append(loop)
-
-
-def _json_value(value: Any) -> Any:
-    """Return a value as JSON, with text for what JSON cannot represent."""
-    if isinstance(value, Mapping):
-        return {str(name): _json_value(item) for name, item in value.items()}
-    return [_json_value(item) for item in value] if isinstance(value, list | tuple) else json_safe(value)

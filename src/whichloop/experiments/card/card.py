@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from typing import Any
 
 from whichloop.checks.program import OUTCOMES, RECOVERED, ProgramReport, check_program
@@ -42,44 +41,30 @@ ORIGIN = ("suite", "profiles", "seed", "versions", "packages", "python", "create
 DIGEST_CHARS = 12
 
 
-@dataclass(frozen=True, slots=True)
-class WireUse:
-    """The requests of one role."""
+def wire_uses(requests: Sequence[Request], tools: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return what an agent's requests are like, role by role, in the order in which roles come up.
 
-    role: str
-    requests: int
-    format: str
-    """Name of the format in which replies are read."""
-    calls_per_reply: int
-    """Calls that a reply of this format can make at most."""
-    tools: str
-    """How the tools are shown: offered natively, described in the text, or not."""
-    tool_choice: str
-    """What the requests demand of native calls; empty: nothing."""
-    response_schema: bool
-    """Whether a schema for the reply is sent."""
-    messages: tuple[int, int]
-    """Messages of the first request and of the last one."""
-
-
-def wire_uses(requests: Sequence[Request], tools: Mapping[str, str]) -> tuple[WireUse, ...]:
-    """Return what an agent's requests are like, role by role, in the order in which roles come up. `tools`: name → description."""
-    roles = dict.fromkeys(request.role for request in requests)
-    return tuple(_use([request for request in requests if request.role is role], tools) for role in roles)
-
-
-def _use(requests: Sequence[Request], tools: Mapping[str, str]) -> WireUse:
-    codecs = [request.codec or NATIVE for request in requests]
-    return WireUse(
-        role=requests[0].role.value,
-        requests=len(requests),
-        format=" or ".join(dict.fromkeys(codec.name for codec in codecs)),
-        calls_per_reply=min(codec.max_calls if each.parallel_calls else 1 for codec, each in zip(codecs, requests, strict=True)),
-        tools=" or ".join(dict.fromkeys(_way_of_showing(request, tools) for request in requests)),
-        tool_choice=" or ".join(dict.fromkeys(request.tool_choice for request in requests if request.tool_choice)),
-        response_schema=any(request.response_schema is not None for request in requests),
-        messages=(len(requests[0].messages), len(requests[-1].messages)),
-    )
+    `tools`: name → description. Of each role: the `format` of its replies, `calls_per_reply` at most, how `tools` are shown, what
+    `tool_choice` demands, whether a `response_schema` is sent, and the `messages` of the first and of the last request.
+    """
+    uses = []
+    for role in dict.fromkeys(request.role for request in requests):
+        own = [request for request in requests if request.role is role]
+        formats = [request.codec or NATIVE for request in own]
+        calls = [codec.max_calls if each.parallel_calls else 1 for codec, each in zip(formats, own, strict=True)]
+        uses.append(
+            {
+                "role": role.value,
+                "requests": len(own),
+                "format": " or ".join(dict.fromkeys(codec.name for codec in formats)),
+                "calls_per_reply": min(calls),
+                "tools": " or ".join(dict.fromkeys(_way_of_showing(request, tools) for request in own)),
+                "tool_choice": " or ".join(dict.fromkeys(request.tool_choice for request in own if request.tool_choice)),
+                "response_schema": any(request.response_schema is not None for request in own),
+                "messages": (len(own[0].messages), len(own[-1].messages)),
+            }
+        )
+    return uses
 
 
 def _way_of_showing(request: Request, tools: Mapping[str, str]) -> str:
@@ -140,7 +125,7 @@ def card_doc(name: str, spec: Spec, loop: Loop, check: ProgramReport, run: Resul
         Table(
             "What it asks its model for",
             ("role", "requests", "format", "calls per reply", "tools", "tool choice", "schema", "messages"),
-            tuple(tuple(map(_cell, asdict(use).values())) for use in wire),
+            tuple(tuple(map(_cell, use.values())) for use in wire),
             detail=True,
         ),
         Table(
@@ -158,7 +143,7 @@ def card_doc(name: str, spec: Spec, loop: Loop, check: ProgramReport, run: Resul
     )
     data = {
         "agent": {"name": name, "version": agent.version, "code": agent.code, "packages": agent.packages, "options": options},
-        "wire": [asdict(use) for use in wire],
+        "wire": wire,
         "limits": {"tool_steps": suite.max_tool_steps, "stops": stops},
         "undisturbed_requests": len(check.asked),
         "faults": [finding.as_dict() for finding in check.findings],

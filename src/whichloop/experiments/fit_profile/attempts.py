@@ -154,7 +154,6 @@ class StatedCall:
 
     @property
     def is_refused(self) -> bool:
-        """Tell whether the call never ran."""
         return not self.runs or self.runs[-1] in NEVER_RAN
 
     @property
@@ -210,7 +209,6 @@ class Attempt:
 
     @property
     def failed(self) -> bool:
-        """Tell whether the attempt failed."""
         return bool(self.error) or self.unreadable or self.repeats or any(call.failed for call in self.calls)
 
     def tries_again(self, before: Attempt) -> bool:

@@ -17,7 +17,7 @@ from whichloop.datasets.task import Task
 from whichloop.experiments.compare.run import prepare, run
 from whichloop.metrics.paired import SCORES, PairedFlip, judge_family
 from whichloop.metrics.record import Record
-from whichloop.metrics.statistics import Interval
+from whichloop.metrics.statistics import ALPHA, Interval
 from whichloop.metrics.summary import task_values
 from whichloop.protocol.names import SCRIPTED, parse_spec
 from whichloop.protocol.values import one_line
@@ -27,7 +27,6 @@ from whichloop.runs.manifest import ArmEntry, Manifest, read_manifest
 from whichloop.runs.permissions import allowed_code, own_code
 from whichloop.runs.store.files import RunError
 from whichloop.runs.store.trials import each_record
-from whichloop.text.numbers import signed_interval
 
 from .fit import FittedProfile, to_toml
 
@@ -39,7 +38,7 @@ MEASURES: Mapping[str, Callable[[Record], float]] = {
 """What a trial is compared in: calls of the model, the primary score, and errors of any kind."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class MeasureGap:
     """How far one measure of one loop is off under the fitted profile."""
 
@@ -47,28 +46,21 @@ class MeasureGap:
     measure: str
     run: float
     """Mean over the tasks of both."""
-    again: float
+    profile: float
     """The same under the profile."""
     difference: Interval
     """Run minus profile, at the level that the family leaves it: it holds 0 unless the measure is off."""
-    is_off: bool
+    off: bool
 
     def as_dict(self) -> dict[str, Any]:
-        return {
-            "loop": self.loop,
-            "measure": self.measure,
-            "run": self.run,
-            "profile": self.again,
-            "difference": self.difference.as_dict(),
-            "off": self.is_off,
-        }
+        return vars(self) | {"difference": self.difference.as_dict()}
 
 
 def compare_records(
     names: Mapping[str, str],
     before: Sequence[Record],
     again: Sequence[Record],
-    alpha: float,
+    alpha: float = ALPHA,
     measures: Mapping[str, Callable[[Record], float]] = MEASURES,
 ) -> tuple[MeasureGap, ...]:
     """Compare arms over the tasks scored in both runs; `names`: an arm of the run → that under the profile.
@@ -104,44 +96,23 @@ _ANEW: Mapping[str, Any] = {
 """Settings of the run that concern its model, its machine or its cost, and not what its loops did."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FitCheck:
     """What became of the check of a fitted profile."""
 
     gaps: tuple[MeasureGap, ...] = ()
     tasks: int = 0
     repeats: int = 0
-    alpha: float = 0.0
     problem: str = ""
     """Why the profile could not be checked; empty if it was."""
 
     @property
     def off(self) -> tuple[MeasureGap, ...]:
         """Differences beyond their intervals."""
-        return tuple(gap for gap in self.gaps if gap.is_off)
-
-    @property
-    def lines(self) -> list[str]:
-        """The check as lines of the profile's file."""
-        if self.problem:
-            return [f"no: {self.problem}"]
-        return [
-            f"{self.tasks} tasks × {self.repeats}, {100 * (1 - self.alpha):g} % intervals for all differences together",
-            *(
-                f"{gap.loop}, {gap.measure}: run {gap.run:.2f}, profile {gap.again:.2f}, difference "
-                f"{signed_interval(gap.difference, 2)}{' OFF' if gap.is_off else ''}"
-                for gap in self.gaps
-            ),
-        ]
+        return tuple(gap for gap in self.gaps if gap.off)
 
     def as_dict(self) -> dict[str, Any]:
-        return {
-            "tasks": self.tasks,
-            "repeats": self.repeats,
-            "problem": self.problem,
-            "gaps": [gap.as_dict() for gap in self.gaps],
-            "off": bool(self.off),
-        }
+        return vars(self) | {"gaps": [gap.as_dict() for gap in self.gaps], "off": bool(self.off)}
 
 
 def check_fit(folder: Path, fitted: FittedProfile, allow: Collection[str] = ()) -> FitCheck:
@@ -151,24 +122,13 @@ def check_fit(folder: Path, fitted: FittedProfile, allow: Collection[str] = ()) 
     """
     try:
         with tempfile.TemporaryDirectory() as scratch:
-            again = run_again(folder, to_toml(fitted), fitted.arms, allow, Path(scratch))
+            arms, again, repeats = run_again(folder, to_toml(fitted), fitted.arms, allow, Path(scratch))
             before = [record for record in each_record(folder) if record.arm in fitted.arms]
-            gaps = compare_records(again.arms, before, again.records, fitted.alpha)
+            gaps = compare_records(arms, before, again)
     except (ValueError, OSError) as error:
         return FitCheck(problem=one_line(str(error)))
-    shared = {record.task for record in again.records if record.status == "scored"}
-    return FitCheck(gaps, len(shared), again.repeats, fitted.alpha)
-
-
-@dataclass(frozen=True, slots=True)
-class RunAgain:
-    """A run's loops under a fitted profile."""
-
-    arms: Mapping[str, str]
-    """Arm of the run → arm under the profile."""
-    records: tuple[Record, ...]
-    repeats: int
-    """Of each task."""
+    shared = {record.task for record in again if record.status == "scored"}
+    return FitCheck(gaps, len(shared), repeats)
 
 
 _REMEDY = "run whichloop compare again, or use the version of the code that made it"
@@ -182,9 +142,10 @@ def run_again(
     scratch: Path,
     chosen: Callable[[Sequence[Task]], Sequence[Task]] | None = None,
     repeats: int = 1,
-) -> RunAgain:
+) -> tuple[dict[str, str], tuple[Record, ...], int]:
     """Run the loops of a run's arms again under a profile, on as many tasks as `MAX_TRIALS` leaves.
 
+    Returns arm of the run → arm under the profile, the records, and how often each task ran.
     `profile`: TOML. `of_arms`: of one model. `chosen`: picks the tasks of all those of the suite and split; None: the run's first
     ones. `repeats`: of each chosen task, or as many as the run had; more make the means steadier. `scratch`: an empty folder.
     Raises RunError, ValueError and OSError.
@@ -208,7 +169,7 @@ def run_again(
     if stopped := run(experiment, Unwatched()):
         raise RunError(f"{folder}: the loops could not be run again: {stopped}")
     names = {arm.arm: name for name, arm in arms.items()}
-    return RunAgain(names, tuple(each_record(experiment.folder)), config.repeats)
+    return names, tuple(each_record(experiment.folder)), config.repeats
 
 
 def _loops(folder: Path, manifest: Manifest, arms: Sequence[str]) -> dict[str, ArmEntry]:

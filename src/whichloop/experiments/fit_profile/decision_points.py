@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 from whichloop.metrics.trace import ModelExchange, ToolRun, Trace, TraceEvent, TraceHead
 from whichloop.models.faults import CALLING
@@ -28,8 +29,15 @@ from .attempts import (
     stands_in,
     stated_call,
 )
-from .clearing import RetryRun
 from .forgetting import distance
+
+
+class RetryRun(NamedTuple):
+    """The retries of one mistake, by what their requests showed of it."""
+
+    failed: tuple[Level, ...]
+    cure: Level | None
+    """That of the one that got through; None if none did."""
 
 
 def level_of(before: Attempt, now: Attempt) -> Level:
@@ -68,7 +76,6 @@ class DecisionPoint:
 
     @property
     def has_arguments(self) -> bool:
-        """Tell whether the call of the point has any arguments."""
         calls = next((attempt.calls for attempt in self.attempts if attempt.calls and not attempt.repeats), [])
         return not calls or any(call.shape for call in calls)
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from whichloop.metrics.statistics import ALPHA
 from whichloop.models.profiles import FAULT_KINDS, FORMS, WEAKNESS_KINDS, Profile
 from whichloop.protocol.names import value_text
 from whichloop.text.doc import UNKNOWN, Block, Cell, Doc, Table, lines_of
@@ -37,10 +39,19 @@ def fit_doc(fitted: FittedProfile, check: FitCheck | None, file: Path | None = N
         (kind, UNKNOWN if rate.interval is None else f"{rate.rate:.4f}", FAULT_KINDS[kind], remark(rate))
         for kind, rate in fitted.rates.items()
     ]
-    level = f"{100 * (1 - fitted.alpha):g} % interval"
+    off: Mapping[bool, Cell | str] = {True: Cell("OFF", "bad"), False: ""}
+    gaps = [
+        (*(gap.loop, gap.measure, f"{gap.run:.2f}", f"{gap.profile:.2f}", signed_interval(gap.difference, 2)), off[gap.off])
+        for gap in held.gaps
+    ]
+    level = f"{100 * (1 - ALPHA):g} % interval"
     blocks = (
         Table("Rates above 0, per point", ("kind", "rate", level, "struck of points", ""), tuple(counted)),
-        _gaps(held),
+        Table(
+            "The run against its loops under this profile, per trial",
+            ("loop", "measure", "run", "profile", "difference", ""),
+            tuple(gaps),
+        ),
         lines_of(
             ("Basis", f"{fitted.trials} trials of {fitted.tasks} tasks: {', '.join(fitted.arms)}"),
             ("Checked", f"{held.tasks} tasks × {held.repeats}, {len(held.off)} differences off" if held.gaps else ""),
@@ -54,27 +65,10 @@ def fit_doc(fitted: FittedProfile, check: FitCheck | None, file: Path | None = N
     )
     title = f"{fitted.profile.name}: {fitted.profile.description}"
     data = {**fitted.as_dict(), "check": check and check.as_dict()}
-    return Doc(title, tuple(block for block in blocks if not isinstance(block, Table) or block.rows), data)
-
-
-def _gaps(check: FitCheck) -> Table:
-    rows = (
-        (
-            gap.loop,
-            gap.measure,
-            f"{gap.run:.2f}",
-            f"{gap.again:.2f}",
-            signed_interval(gap.difference, 2),
-            Cell("OFF" if gap.is_off else "", "bad"),
-        )
-        for gap in check.gaps
-    )
-    columns = ("loop", "measure", "run", "profile", "difference", "")
-    return Table("The run against its loops under this profile, per trial", columns, tuple(rows))
+    return Doc(title, blocks, data)
 
 
 def profile_doc(profile: Profile) -> Doc:
-    """Return a profile."""
     blocks: list[Block] = [lines_of(("About", profile.description), ("Evidence", profile.evidence))]
     of_forms = [(f"Loops with {FORMS[form]}: {met.name}", met) for form, met in profile.by_form.items()]
     for title, met in of_forms or [("", profile)]:
@@ -88,13 +82,12 @@ def _of_one_form(title: str, profile: Profile) -> list[Block]:
     sources = tuple((kind, source) for kind, _, _, source in kinds if source)
     weak = [(each, WEAKNESS_KINDS[f"weakness.{each.kind}"]) for each in profile.weaknesses]
     weaknesses = tuple((each.kind, f"{each.rate:g}", each.tool or "any", says) for each, says in weak)
-    tables = (
+    return [
         Table(title, ("kind", "rate", "meaning"), rates),
         Table("Weaknesses that a prompt can cover", ("kind", "rate", "tool", "meaning"), weaknesses),
         Table(f"Sources of {profile.name}'s rates", ("kind", "source"), sources, detail=True),
         _fields(f"Other values of {profile.name}", profile),
-    )
-    return [table for table in tables if table.rows]
+    ]
 
 
 def _fields(title: str, profile: Profile) -> Table:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, get_args
 
+import numpy as np
 import scipy
 
 from whichloop.metrics.statistics import ALPHA, Interval, interval_json, wilson
 from whichloop.models.faults import FLAKY_ATTEMPTS
-from whichloop.models.profiles import FAULT_KINDS, Abilities
+from whichloop.models.feedback import Level
+from whichloop.models.profiles import FAULT_KINDS, Abilities, Clears
 
+from .decision_points import RetryRun
 from .forgetting import RecallPoint, fault_share, forgetting_rates
 from .tally import (
     ALL,
@@ -37,24 +40,17 @@ SLOW_TIMES = 5.0
 """Factor over the median that makes a reply slow, if it is also `SLOW_FROM_S` above it."""
 SLOW_FROM_S = 1.0
 
-UNTELLABLE: Mapping[str, str] = {
-    "decision.wrong_value": "a call with a wrong value looks like any other: the plan would tell",
-    "decision.early_finish": "an answer given too early looks like any other; at the first point it counts as no_tool",
-    "tool.garbage": "what a tool returns is taken as it is",
-    "tool.huge": "what a tool returns is taken as it is",
-    "tool.slow": "the trace does not time the tools",
-    "tool.lies": "what a tool returns is taken as it is",
-    "calls.late": "the trace does not time the tools",
-    "calls.same_ids": "only replies with several native calls would tell, and they are not counted apart",
-    "calls.too_early": "which call needs the effect of another one only the plan tells",
-    "mcp.error": "an error of the tool's server counts as tool.raises",
-    "mcp.list_changed": "an error of the tool's server counts as tool.raises",
-    "mcp.drifted": "arguments that are refused count as the model's mistake",
-    "mcp.cut": "what a tool returns is taken as it is",
-    "inject.call": "what a tool returns is taken as it is",
-    "inject.answer": "what a tool returns is taken as it is",
-    "inject.stop": "what a tool returns is taken as it is",
+_UNTOLD: Mapping[str, str] = {
+    "a call with a wrong value looks like any other: the plan would tell": "decision.wrong_value",
+    "an answer given too early looks like any other; at the first point it counts as no_tool": "decision.early_finish",
+    "what a tool returns is taken as it is": ("tool.garbage tool.huge tool.lies mcp.cut inject.call inject.answer inject.stop"),
+    "the trace does not time the tools": "tool.slow calls.late",
+    "only replies with several native calls would tell, and they are not counted apart": "calls.same_ids",
+    "which call needs the effect of another one only the plan tells": "calls.too_early",
+    "an error of the tool's server counts as tool.raises": "mcp.error mcp.list_changed",
+    "arguments that are refused count as the model's mistake": "mcp.drifted",
 }
+UNTELLABLE = {kind: why for why, kinds in _UNTOLD.items() for kind in kinds.split()}
 """Kinds of fault that a trace cannot show, with the reason; they are not estimated."""
 
 
@@ -75,22 +71,10 @@ class RateEstimate:
         return self.interval.value if self.interval is not None else 0.0
 
     def as_dict(self) -> dict[str, Any]:
-        interval = interval_json(self.interval)
-        return {"count": self.count, "points": self.points, "interval": interval, "note": self.note}
+        return asdict(self) | {"interval": interval_json(self.interval)}
 
 
 # --- rates ---
-
-
-@dataclass(frozen=True, slots=True)
-class _Shares:
-    """The shares for dividing ambiguous points, taken from the clear ones."""
-
-    first_calls: float
-    """The share of first points with a call."""
-    later_calls: float
-    repeats: float
-    """The share of repeated calls that replace another call."""
 
 
 _NEARLY_NONE = 1e-9
@@ -100,10 +84,13 @@ def _share(part: float, total: float) -> float:
     return part / total if total else 1.0
 
 
-def _exposed_points(kind: str, points: Counts, shares: _Shares) -> float:
-    """Count the points of one task at which a kind of fault can occur and be visible, see `whichloop.models.faults`."""
-    first = points[FIRST] + points[OPEN_FIRST] * shares.first_calls
-    later = points[LATER] + points[OPEN_LATER] * shares.later_calls
+def _exposed_points(kind: str, points: Counts, calling: tuple[float, float]) -> float:
+    """Count the points of one task at which a kind of fault can occur and be visible, see `whichloop.models.faults`.
+
+    `calling`: the shares of first and of later points with a call, by which ambiguous points are divided.
+    """
+    first = points[FIRST] + points[OPEN_FIRST] * calling[0]
+    later = points[LATER] + points[OPEN_LATER] * calling[1]
     if kind in ("wire.malformed", "wire.truncated"):  # a damaged plain text is still readable
         return points[ALL] - points[PLAIN]
     if kind.startswith(("wire.", "provider.")):
@@ -117,11 +104,11 @@ def _exposed_points(kind: str, points: Counts, shares: _Shares) -> float:
     if kind == "decision.repeated_call":
         return later
     if kind == "decision.never_finish":
-        return points[END] + points[OPEN_LATER] * (1 - shares.later_calls)
+        return points[END] + points[OPEN_LATER] * (1 - calling[1])
     return first + later
 
 
-def estimate_rates(tally: Tally, alpha: float, *, timed: bool) -> dict[str, RateEstimate]:
+def estimate_rates(tally: Tally, *, timed: bool) -> dict[str, RateEstimate]:
     """Return the rate of each kind of fault, from how often it struck; `timed`: replies' times were measured."""
     total: Counts = defaultdict(float)
     for counts in (*tally.points.values(), *tally.struck.values()):
@@ -130,26 +117,26 @@ def estimate_rates(tally: Tally, alpha: float, *, timed: bool) -> dict[str, Rate
     repeats, ends = total["decision.repeated_call"], total["decision.never_finish"]
     if not repeats + ends:
         repeats, ends = total[LATER], total[END]
-    shares = _Shares(
+    replacing = _share(repeats, repeats + ends)  # of repeated calls, those in the place of another call
+    calling = (
         _share(total[FIRST], total[FIRST] + total[FIRST_ANSWER] + _NEARLY_NONE),
         _share(total[LATER], total[LATER] + total[END]),
-        _share(repeats, repeats + ends),
     )
     if timed:
         for (task, _), count in _slow(tally).items():
             tally.struck[task]["provider.slow"] += count
     for struck in tally.struck.values():
-        struck["decision.repeated_call"] += struck[OPEN_REPEAT] * shares.repeats
-        struck["decision.never_finish"] += struck[OPEN_REPEAT] * (1 - shares.repeats)
+        struck["decision.repeated_call"] += struck[OPEN_REPEAT] * replacing
+        struck["decision.never_finish"] += struck[OPEN_REPEAT] * (1 - replacing)
         struck[OPEN_REPEAT] = 0.0
     arms = float(len(tally.arms))
-    effect = max(_own_effect(_pairs(tally, None, shares), alpha) or 1.0, arms)
+    effect = max(_own_effect(_pairs(tally, None, calling)) or 1.0, arms)
     least = arms if tally.paired else 1.0  # a fault in every arm counts once
     rates = {}
     for kind in FAULT_KINDS:
-        pairs = _pairs(tally, kind, shares)
+        pairs = _pairs(tally, kind, calling)
         count, points = sum(pair[0] for pair in pairs), sum(pair[1] for pair in pairs)
-        known = RateEstimate(count, points, cluster_rate(pairs, effect, least, alpha), _KIND_NOTES.get(kind, ""))
+        known = RateEstimate(count, points, cluster_rate(pairs, effect, least), _KIND_NOTES.get(kind, ""))
         rates[kind] = _unknown_rate(kind, count, tally, timed=timed) or known
     return rates
 
@@ -163,7 +150,7 @@ def _unknown_rate(kind: str, count: float, tally: Tally, *, timed: bool) -> Rate
     return RateEstimate(0, 0, None, f"a trace cannot tell: {note}") if note else None
 
 
-def _pairs(tally: Tally, kind: str | None, shares: _Shares) -> list[tuple[float, float]]:
+def _pairs(tally: Tally, kind: str | None, calling: tuple[float, float]) -> list[tuple[float, float]]:
     """Return affected points and all points per task; for any kind of fault if `kind` is None."""
     pairs = []
     for task, points in tally.points.items():
@@ -171,7 +158,7 @@ def _pairs(tally: Tally, kind: str | None, shares: _Shares) -> list[tuple[float,
         if kind is None:
             pairs.append((min(sum(struck[name] for name in FAULT_KINDS), points[ALL]), points[ALL]))
         else:
-            exposed = _exposed_points(kind, points, shares)
+            exposed = _exposed_points(kind, points, calling)
             pairs.append((min(struck[kind], exposed), exposed))
     return [pair for pair in pairs if pair[1] > 0]
 
@@ -186,9 +173,7 @@ _KIND_NOTES: Mapping[str, str] = {
 }
 
 
-def cluster_rate(
-    pairs: Sequence[tuple[float, float]], effect: float = 1.0, least: float = 1.0, alpha: float = ALPHA
-) -> Interval | None:
+def cluster_rate(pairs: Sequence[tuple[float, float]], effect: float = 1.0, least: float = 1.0) -> Interval | None:
     """Return a rate from (affected, points) per task: Wilson's interval on the effective number of points. None without points.
 
     Points of one task are dependent, hence n_eff = p(1-p)/SE² x (z/t)², with the linearized error of a ratio over G tasks,
@@ -199,12 +184,12 @@ def cluster_rate(
     if n <= 0:
         return None
     value = min(math.fsum(pair[0] for pair in pairs) / n, 1.0)
-    effective = n / max(_own_effect(pairs, alpha) or effect, least, 1.0)
-    low, high = wilson(value * effective, effective, alpha)
+    effective = n / max(_own_effect(pairs) or effect, least, 1.0)
+    low, high = wilson(value * effective, effective)
     return Interval(value, min(low, value), max(high, value), round(n))
 
 
-def _own_effect(pairs: Sequence[tuple[float, float]], alpha: float) -> float | None:
+def _own_effect(pairs: Sequence[tuple[float, float]]) -> float | None:
     """Return n / n_eff from the spread between tasks; None without a spread."""
     n, groups = math.fsum(pair[1] for pair in pairs), len(pairs)
     value = math.fsum(pair[0] for pair in pairs) / n if n else 0.0
@@ -212,7 +197,7 @@ def _own_effect(pairs: Sequence[tuple[float, float]], alpha: float) -> float | N
     if groups < 2 or not 0 < value < 1 or squares <= _NEARLY_NONE:
         return None
     variance = groups / (groups - 1) * squares / n**2
-    small = float(scipy.special.stdtrit(groups - 1, 1 - alpha / 2) / scipy.special.ndtri(1 - alpha / 2)) ** 2
+    small = float(scipy.special.stdtrit(groups - 1, 1 - ALPHA / 2) / scipy.special.ndtri(1 - ALPHA / 2)) ** 2
     return n * variance / (value * (1 - value)) * small
 
 
@@ -234,11 +219,11 @@ def sort_recalls(tally: Tally) -> float:
     pooled = Counter[RecallPoint]()
     for (_, point), count in tally.recalls.items():
         pooled[point] += count
-    rates = forgetting_rates(pooled)
+    forget, faults = forgetting_rates(pooled)
     for (task, point), count in tally.recalls.items():
         if point.again:
-            tally.struck[task][point.sort] += count * fault_share(point, rates)
-    return rates.forget
+            tally.struck[task][point.sort] += count * fault_share(point, forget, faults)
+    return forget
 
 
 def median_latency(tally: Tally) -> float:
@@ -275,6 +260,43 @@ def estimate_abilities(tally: Tally) -> Abilities:
     if tally.overflowed is None:
         return Abilities(tool_choice=choice)
     return Abilities(tool_choice=choice, context_tokens=max(1, (tally.accepted + tally.overflowed) // 2))
+
+
+LEVELS: tuple[Level, ...] = get_args(Level)
+PRIOR_SD = 0.15
+"""Standard deviation of the prior of each chance: the runs of a hundred retries outweigh it."""
+_EDGE = 1e-4
+"""Chances are kept so far from 0 and 1 while they are sought."""
+
+
+def estimate_clears(runs: Mapping[RetryRun, int], attempts: float | None = None) -> Clears:
+    """Return what clears a mistake: the share that never clears, and the chance of a retry by how much its prompt shows of it.
+
+    A mistake that was still there when the loop gave up may have cleared at the next retry: it is censored, not permanent. So the
+    share that never clears is a cure fraction (Boag 1949; Farewell 1982) beside a chance per retry, by what the request shows, see
+    `whichloop.models.feedback`. A normal prior round the default decides what the runs leave open (maximum a posteriori).
+    `attempts`: mean number of attempts that outages took; None: the default.
+    """
+    usual = Clears()
+    given = {"attempts": usual.attempts if attempts is None else round(min(100.0, max(1.0, attempts)), 4)}
+    if not sum(runs.values()):
+        return Clears(**given)
+    failed = np.array([[run.failed.count(level) for level in LEVELS] for run in runs], float)
+    cures = np.array([-1 if run.cure is None else LEVELS.index(run.cure) for run in runs])
+    counts = np.array(list(runs.values()), float)
+    before = np.array([usual.never, *(getattr(usual, level) for level in LEVELS)])
+
+    def loss(values: np.ndarray) -> float:
+        never, cleared = values[0], values[1:]
+        stays = failed @ np.log1p(-cleared)
+        censored = np.log(never + (1 - never) * np.exp(stays))
+        likely = np.where(cures < 0, censored, np.log1p(-never) + stays + np.log(cleared[cures]))
+        return float(-counts @ likely + ((values - before) ** 2).sum() / (2 * PRIOR_SD**2))
+
+    best = scipy.optimize.minimize(loss, before, method="L-BFGS-B", bounds=[(_EDGE, 1 - _EDGE)] * len(before)).x
+    chances = np.maximum.accumulate(best[1:])  # a prompt that says more never helps less
+    never = round(float(best[0]) if best[0] > 10 * _EDGE else 0.0, 4)
+    return Clears(never=never, **given, **dict(zip(LEVELS, chances.round(4).tolist(), strict=True)))
 
 
 def basis_of(tally: Tally, rates: Mapping[str, RateEstimate]) -> dict[str, Any]:

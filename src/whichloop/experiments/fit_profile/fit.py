@@ -21,12 +21,12 @@ from whichloop.runs.store.files import RunError, read_manifest_json
 from whichloop.runs.store.trials import Traces, each_record
 from whichloop.text.numbers import counts
 
-from .clearing import estimate_clears
 from .decision_points import read_points
 from .estimates import (
     RateEstimate,
     basis_of,
     estimate_abilities,
+    estimate_clears,
     estimate_rates,
     estimate_slow_s,
     median_latency,
@@ -46,7 +46,6 @@ class FittedProfile:
     trials: int
     tasks: int
     arms: tuple[str, ...] = ()
-    alpha: float = ALPHA
     basis: Mapping[str, Any] = field(default_factory=dict)
     """What is in no rate, as `basis_of` names it."""
 
@@ -58,7 +57,7 @@ class FittedProfile:
             "trials": self.trials,
             "tasks": self.tasks,
             "arms": list(self.arms),
-            "alpha": self.alpha,
+            "alpha": ALPHA,
             "basis": dict(self.basis),
         }
 
@@ -68,7 +67,6 @@ def fit(
     *,
     name: str = "fitted",
     description: str = "",
-    alpha: float = ALPHA,
     timed: bool = True,
     paired: bool = False,
 ) -> FittedProfile:
@@ -77,10 +75,8 @@ def fit(
     `trials`: traces, each with the retries of the client's own by kind of failure. `timed`: False if time was simulated or a
     recording answered, so that latencies say nothing. `paired`: arms have the same faults, as under a scripted model, so that
     only another repeat is another trial.
-    Raises ValueError for no trace, one that contradicts itself, a bad name, or alpha outside of (0, 1).
+    Raises ValueError for no trace, one that contradicts itself, or a bad name.
     """
-    if not 0 < alpha < 1:
-        raise ValueError(f"alpha: must lie between 0 and 1, not {alpha:g}")
     make_profile({"name": name}, f"--name {name}")  # reports a bad name before the work
     tally = Tally(paired=paired)
     for trace, retries in trials:
@@ -89,7 +85,7 @@ def fit(
         raise ValueError("no traces to fit a profile to")
     tally.settle()
     forget = round(sort_recalls(tally), 4)
-    rates = estimate_rates(tally, alpha, timed=timed)
+    rates = estimate_rates(tally, timed=timed)
     profile = Profile(
         name=name,
         description=description,
@@ -102,7 +98,7 @@ def fit(
         abilities=estimate_abilities(tally),
     )
     basis = basis_of(tally, rates)
-    return FittedProfile(profile, rates, tally.trials, len(tally.points), tuple(sorted(tally.arms)), alpha, basis)
+    return FittedProfile(profile, rates, tally.trials, len(tally.points), tuple(sorted(tally.arms)), basis)
 
 
 # --- reading a run ---
@@ -115,7 +111,6 @@ def fit_run(
     profile: str | None = None,
     model: str | None = None,
     name: str | None = None,
-    alpha: float = ALPHA,
     tasks: Collection[str] | None = None,
 ) -> FittedProfile:
     """Fit to a run's traces, errored trials included: all arms of one model, or the arms named, each by a unique part.
@@ -137,7 +132,7 @@ def fit_run(
     summary = f"fitted to {label} from the traces of {folder.resolve().name}"
     try:
         traces = _traces(folder, selected, tasks)
-        return fit(traces, name=profile_name, description=summary, alpha=alpha, timed=timed, paired=scripted)
+        return fit(traces, name=profile_name, description=summary, timed=timed, paired=scripted)
     except RunError:
         raise
     except ValueError as error:
@@ -148,26 +143,23 @@ def _selection(
     folder: Path, manifest: Manifest, arms: Sequence[str], profile: str | None, model: str | None
 ) -> tuple[frozenset[str], tuple[str, str]]:
     """Return the names of the arms to pool, and the model and profile that they share."""
-    entries = [(arm.arm, arm.model, arm.profile, arm.met or arm.profile) for arm in manifest.arms]
-    every = [arm[0] for arm in entries]
-    asked = [arm for arm in entries if (model is None or arm[1] == model) and (profile is None or arm[2] == profile)]
+    every = [arm.arm for arm in manifest.arms]
+    asked = [arm for arm in manifest.arms if model in (None, arm.model) and profile in (None, arm.profile)]
     names = set[str]()
     for text in arms:
-        matching = meant(text, [arm[0] for arm in asked])
+        matching = meant(text, [arm.arm for arm in asked])
         if len(matching) != 1:
             raise RunError(f"{folder}: {text!r} names {counted(len(matching), 'arm')}; this run has {several(every)}")
         names.add(matching[0])
-    selected = [arm for arm in asked if not arms or arm[0] in names]
+    selected = [arm for arm in asked if not arms or arm.arm in names]
     if not selected:
         raise RunError(f"{folder}: no such arm; this run has {several(every)}")
-    models, profiles = sorted({arm[1] for arm in selected}), sorted({arm[3] for arm in selected})
-    if len(models) > 1:
-        raise RunError(f"{folder}: arms of several models cannot be pooled ({several(models)}); choose with --model or --arm")
-    if len(profiles) > 1:
-        raise RunError(
-            f"{folder}: arms under several profiles cannot be pooled ({several(profiles)}); choose with --profile or --arm"
-        )
-    return frozenset(arm[0] for arm in selected), (models[0], profiles[0])
+    shared = {"model": {arm.model for arm in selected}, "profile": {arm.met or arm.profile for arm in selected}}
+    for what, values in shared.items():
+        if len(values) > 1:
+            told = f"arms of several {what}s cannot be pooled ({several(sorted(values))})"
+            raise RunError(f"{folder}: {told}; choose with --{what} or --arm")
+    return frozenset(arm.arm for arm in selected), (shared["model"].pop(), shared["profile"].pop())
 
 
 def _slug(text: str) -> str:
@@ -207,18 +199,14 @@ def warnings_of(fitted: FittedProfile) -> list[str]:
     return lines
 
 
-def to_toml(fitted: FittedProfile, checked: Sequence[str] = ()) -> str:
-    """Return a profile file for `load_profile`, with what each rate rests on in a comment.
-
-    `checked`: what came of holding the profile against its run, line by line.
-    """
+def to_toml(fitted: FittedProfile) -> str:
+    """Return a profile file for `load_profile`, with what each rate rests on in a comment."""
     values = fitted.profile.model_dump(mode="json")
     lines = [
         _comment(
             f"Fitted by `whichloop learn profile` to {fitted.trials} trials of {fitted.tasks} tasks: {', '.join(fitted.arms)}"
         ),
-        _comment(f"In brackets: {100 * (1 - fitted.alpha):g} % intervals, clustered by task. Rates are per point reached."),
-        *(_comment(f"Checked: {line}") for line in checked),
+        _comment(f"In brackets: {100 * (1 - ALPHA):g} % intervals, clustered by task. Rates are per point reached."),
         *(
             f"{name} = {toml_text(values[name])}"
             for name in ("name", "description", "forget", "bluff", "patience", "latency_s", "slow_s")

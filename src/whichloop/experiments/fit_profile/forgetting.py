@@ -38,14 +38,6 @@ class RecallPoint(NamedTuple):
     """Bin of the last result's distance."""
 
 
-class ForgettingRates(NamedTuple):
-    """The estimate."""
-
-    forget: float
-    faults: Mapping[str, float]
-    """Sort of point → rate of the fault that makes the last call again."""
-
-
 def distance(behind: int) -> float:
     """Return how far a result stands from the prompt's end, by the characters behind it; see `Sighting.distance`."""
     return behind / (behind + HALFWAY)
@@ -58,53 +50,44 @@ def recall_point(sort: str, again: str, distances: Sequence[float]) -> RecallPoi
     return RecallPoint(sort, again, len(earlier), round(mean * BINS), round(last * BINS))
 
 
-def forgetting_rates(points: Counter[RecallPoint]) -> ForgettingRates:
-    """Return the rates under which the points are likeliest; `forget` is 0 unless it explains them better by `MIN_GAIN`."""
+def forgetting_rates(points: Counter[RecallPoint]) -> tuple[float, dict[str, float]]:
+    """Return the rates under which the points are likeliest: `forget`, and by sort that of faults that make the last call again.
+
+    `forget` is 0 unless it explains the points better by `MIN_GAIN`.
+    """
     sorts = sorted({point.sort for point in points})
     if not points:
-        return ForgettingRates(0.0, {})
+        return 0.0, {}
     which = np.array([sorts.index(point.sort) for point in points])
-    arrays = _arrays(list(points))
-    counts = np.array(list(points.values()), float)
+    columns, counts = _columns(list(points)), np.array(list(points.values()), float)
 
     def loss(values: np.ndarray) -> float:
-        fault, overlooked = _chances(arrays, values[0], values[1:][which])
+        fault, overlooked = _chances(columns, values[0], values[1:][which])
         return float(-counts @ np.log(np.maximum(fault + overlooked, _EDGE)))
 
     bounds = [(_EDGE, 1 - _EDGE)] * (1 + len(sorts))
     free = scipy.optimize.minimize(loss, [0.2, *[0.05] * len(sorts)], method="L-BFGS-B", bounds=bounds)
     none = scipy.optimize.minimize(loss, [0.0, *[0.05] * len(sorts)], method="L-BFGS-B", bounds=[(0.0, 0.0), *bounds[1:]])
     best = free.x if 2 * (none.fun - free.fun) >= MIN_GAIN else none.x
-    return ForgettingRates(float(best[0]), dict(zip(sorts, (float(rate) for rate in best[1:]), strict=True)))
+    return float(best[0]), dict(zip(sorts, best[1:].tolist(), strict=True))
 
 
-def fault_share(point: RecallPoint, rates: ForgettingRates) -> float:
+def fault_share(point: RecallPoint, forget: float, faults: Mapping[str, float]) -> float:
     """Return the chance that a call made again is a fault of the decision and not an overlooked result."""
-    fault, overlooked = _chances(_arrays([point]), rates.forget, np.array([rates.faults.get(point.sort, 0.0)]))
-    whole = float(fault[0] + overlooked[0])
-    return float(fault[0]) / whole if whole > 0 and point.again else 0.0
+    (fault,), (overlooked,) = _chances(_columns([point]), forget, np.array([faults.get(point.sort, 0.0)]))
+    return float(fault / (fault + overlooked)) if point.again and fault + overlooked > 0 else 0.0
 
 
-class _Arrays(NamedTuple):
-    again: np.ndarray
-    earlier: np.ndarray
-    mean: np.ndarray
-    last: np.ndarray
+def _columns(points: Sequence[RecallPoint]) -> np.ndarray:
+    """Return which call was made again (0: none, 1: the last), results before the last, their mean distance, and the last one's."""
+    again = ("", "last", "earlier")
+    return np.array([(again.index(one.again), one.earlier, one.mean_bin / BINS, one.last_bin / BINS) for one in points], float).T
 
 
-def _arrays(points: Sequence[RecallPoint]) -> _Arrays:
-    return _Arrays(
-        np.array([("", "last", "earlier").index(point.again) for point in points]),
-        np.array([point.earlier for point in points], float),
-        np.array([point.mean_bin for point in points]) / BINS,
-        np.array([point.last_bin for point in points]) / BINS,
-    )
-
-
-def _chances(of: _Arrays, forget: float, fault: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _chances(columns: np.ndarray, forget: float, fault: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the chance that a fault of the decision gave what was seen, and the chance that anything else gave it."""
-    remembered = (1 - forget * of.mean) ** of.earlier
-    by_fault = np.where(of.again == 1, fault, 0.0)
-    last, none = remembered * forget * of.last, remembered * (1 - forget * of.last)
-    otherwise = np.select([of.again == 0, of.again == 1], [none, last], default=1 - remembered)
-    return by_fault, (1 - fault) * otherwise
+    again, earlier, mean, last = columns
+    remembered = (1 - forget * mean) ** earlier
+    by_fault = np.where(again == 1, fault, 0.0)
+    by_last, by_none = remembered * forget * last, remembered * (1 - forget * last)
+    return by_fault, (1 - fault) * np.select([again == 0, again == 1], [by_none, by_last], default=1 - remembered)

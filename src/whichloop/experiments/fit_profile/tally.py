@@ -6,7 +6,6 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 import scipy
@@ -15,8 +14,7 @@ from whichloop.models.faults import CALLING, FLAKY_ATTEMPTS
 from whichloop.protocol.model import MESSAGE_OVERHEAD, estimate_tokens
 
 from .attempts import GIVEN_TEXT, PLAIN_KIND, REFUSED, REPEATED, TOOL, Attempt, Shape, provider_fault
-from .clearing import RetryRun
-from .decision_points import DecisionPoint, ReadTrial, ToolTrouble
+from .decision_points import DecisionPoint, ReadTrial, RetryRun, ToolTrouble
 from .forgetting import RecallPoint, recall_point
 
 _EDGE = 1e-4
@@ -25,13 +23,8 @@ _BOUNDS = [(_EDGE, 1 - _EDGE)] * 3 + [(0.5, 1 - _EDGE), (_EDGE, 0.5)]
 """Of the shares of flaky calls, of those that never clear and of those that clear slowly, and of the high and the low chance."""
 
 
-class Strikes(NamedTuple):
-    """How a call went that failed at first."""
-
-    failures: int
-    """Failures in a row."""
-    worked: bool
-    """Whether it worked then; else the loop gave up."""
+Strikes = tuple[int, bool]
+"""How a call went that failed at first: its failures in a row, and whether it worked then or the loop gave up."""
 
 
 def flaky_shares(counts: Mapping[Strikes, int]) -> dict[Strikes, float]:
@@ -39,8 +32,8 @@ def flaky_shares(counts: Mapping[Strikes, int]) -> dict[Strikes, float]:
     ways = list(counts)
     if not ways:
         return {}
-    failures = np.array([way.failures for way in ways], float)
-    worked = np.array([way.worked for way in ways])
+    failures = np.array([failed for failed, _ in ways], float)
+    worked = np.array([works for _, works in ways])
     numbers = np.array([counts[way] for way in ways], float)
     can_be_flaky = np.where(worked, failures == FLAKY_ATTEMPTS, failures <= FLAKY_ATTEMPTS)
 
@@ -87,7 +80,6 @@ def latency_bin(seconds: float) -> int:
 
 
 def latency_of_bin(size: int) -> float:
-    """Return the latency in the middle of a bin."""
     return 0.0 if size == 0 else min(0.001 * _BIN_STEP ** (size - 0.5), _MAX_S)
 
 
@@ -139,7 +131,6 @@ class Tally:
         """Families of faults that some of the traces cannot show."""
 
     def add(self, course: ReadTrial) -> None:
-        """Add one trial."""
         head = course.head
         self.trials += 1
         self.arms.add(head.arm)
@@ -229,12 +220,12 @@ class Tally:
         own = Counter[Strikes]()
         for (task, trouble), count in self.troubles.items():
             if kinds[task, trouble] == _OWN_FAILURE:
-                own[Strikes(trouble.strikes, trouble.worked)] += count
+                own[trouble.strikes, trouble.worked] += count
         shares = flaky_shares(own)
         for (task, trouble), count in self.troubles.items():
             kind = kinds[task, trouble]
             if kind == _OWN_FAILURE:
-                flaky = count * shares[Strikes(trouble.strikes, trouble.worked)]
+                flaky = count * shares[trouble.strikes, trouble.worked]
                 self.struck[task]["tool.flaky"] += flaky
                 self.struck[task]["tool.raises"] += count - flaky
                 if trouble.worked:

@@ -51,5 +51,4 @@ def learned_doc(learned: LearnedSuite, out: Path) -> Doc:
         ),
         Table("Not learned", ("task", "reason"), tuple(learned.not_learned.items()), detail=True),
     )
-    shown = tuple(block for block in blocks if not isinstance(block, Table) or block.rows)
-    return Doc(f"Learned from {learned.run}", shown, learned.as_dict() | {"out": str(out)})
+    return Doc(f"Learned from {learned.run}", blocks, learned.as_dict() | {"out": str(out)})

@@ -41,7 +41,8 @@ def _task(name: str, records: Sequence[Record], traces: Traces) -> Task | None:
         return None
     record, trace = read[0]
     task = Task(name, Query(trace.head.query), trace.head.expected, world={RECORDED: _calls(trace for _, trace in read)})
-    if not _is_right(task, record.answer):
+    judged = Judgement(task, render_value(record.answer), StopReason.FINISHED.value, None)
+    if task.expected is None or scores_of(judged)["accuracy"] < 1:
         if record.answer is None:
             return None
         task = Task(name, task.query, record.answer, world=task.world)  # its own scorer took it for right
@@ -51,11 +52,6 @@ def _task(name: str, records: Sequence[Record], traces: Traces) -> Task | None:
 def size_of(record: Record) -> tuple[int, int, str, int]:
     """Order trials as plans are learned from them: those with the fewest calls first."""
     return record.tool_calls, record.steps, record.arm, record.repeat
-
-
-def _is_right(task: Task, answer: object) -> bool:
-    stated = render_value(answer)
-    return task.expected is not None and scores_of(Judgement(task, stated, StopReason.FINISHED.value, None))["accuracy"] >= 1
 
 
 def _calls(traces: Iterable[Trace]) -> list[Mapping[str, Json]]:

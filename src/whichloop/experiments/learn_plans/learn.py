@@ -1,8 +1,7 @@
 """Plans learned from a run: the calls of trials that solved their tasks, so that the scripted model can follow them.
 
 The input is a run on a real or recorded model, the output the run's suite with plans. Of a task's successful trials it uses the one
-with the fewest calls, or the next one if that teaches no plan. If tools may be run, a replay proves what the trace cannot, such as
-a tool's refusal if no call gave a result.
+with the fewest calls, or the next one if that teaches no plan. If tools may be run, a replay proves what the trace cannot.
 """
 
 from __future__ import annotations
@@ -10,8 +9,8 @@ from __future__ import annotations
 import inspect
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
@@ -23,8 +22,8 @@ from whichloop.datasets.validity import Replayed, carry_out
 from whichloop.metrics.answers import Judgement
 from whichloop.metrics.record import Record
 from whichloop.metrics.scorers import scores_of
-from whichloop.metrics.trace import ToolRun, TraceEvent
-from whichloop.protocol import Plan, PlannedCall, StopReason, Tool, plan_to_json, refs, render_value, resolve
+from whichloop.metrics.trace import ToolRun
+from whichloop.protocol import Plan, StopReason, Tool, plan_to_json, refs, render_value, resolve
 from whichloop.protocol.redact import MARK
 from whichloop.protocol.threads import run_blocking
 from whichloop.protocol.tools import bounded_toolbox
@@ -42,20 +41,16 @@ from .plan_from_trace import (
     Kind,
     PlanDraft,
     PlanStep,
-    TrialCall,
     Unlearnable,
     draft_of,
     leaves,
     plan_of,
-    refused_calls,
     successful_calls,
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """A learned plan."""
-
     task: str
     trial: str
     """ARM/TASK/REPEAT."""
@@ -152,13 +147,9 @@ def learn_suite(folder: Path, config: CompareConfig, suite: Suite, *, check: boo
         except Unlearnable as error:
             not_learned[task.id] = str(error) if task.plan is None else f"{error}; it keeps the plan that it had"
             tasks.append(replace(task, no_plan=str(error)) if task.plan is None else task)
-    return LearnedSuite(name, check, tuple(tasks), tuple(lessons), not_learned, config.tools or _opener(suite))
-
-
-def _opener(suite: Suite) -> str:
-    """Return the function that opens a suite's tasks, as `--tools` names it; empty if it has no name of its own."""
-    name = getattr(suite.open, "__qualname__", "")
-    return f"{suite.open.__module__}:{name}" if name.isidentifier() else ""
+    opener = getattr(suite.open, "__qualname__", "")
+    tools = config.tools or (f"{suite.open.__module__}:{opener}" if opener.isidentifier() else "")
+    return LearnedSuite(name, check, tuple(tasks), tuple(lessons), not_learned, tools)
 
 
 def _solved(records: Iterable[Record], run: str) -> list[Record]:
@@ -176,51 +167,36 @@ def _solved(records: Iterable[Record], run: str) -> list[Record]:
 # --- one task ---
 
 
-class _NoResult(Unlearnable):
-    """A trial in which no call gave a result."""
-
-
 @dataclass(frozen=True, slots=True)
 class _PlanLearner:
-    """A task for which a plan is to be learned."""
-
     folder: Path
     suite: Suite
     task: Task
     check: bool
     any_order: bool
 
-    def lesson(self, record: Record, calls: Callable[[Sequence[TraceEvent]], tuple[TrialCall, ...]] = successful_calls) -> Lesson:
-        """Return what a successful trial teaches by the calls that `calls` picks. Raises Unlearnable if it teaches no plan."""
+    def lesson(self, record: Record) -> Lesson:
+        """Return what a successful trial teaches. Raises Unlearnable if it teaches no plan."""
         trial = record.name
         try:
             events = read_trace(self.folder, record).events
-            trial_calls = calls(events)
+            trial_calls = successful_calls(events)
             if not trial_calls and self.task.expected is not None:
                 is_called = any(isinstance(event, ToolRun) for event in events)
-                raise _NoResult(f"{'none of its calls gave a result' if is_called else 'no calls'}: cannot be learned")
-            draft = draft_of(trial_calls, self.task.query, self._kinds(), any_order=self.any_order)
+                raise Unlearnable(f"{'none of its calls gave a result' if is_called else 'no calls'}: cannot be learned")
+            with closing(self.suite.open(self.task)) as environment:  # no tool is run
+                kinds = {tool.name: result_kind(tool) for tool in environment.tools}
+            draft = draft_of(trial_calls, self.task.query, kinds, any_order=self.any_order)
             plan, fixed_values = self._proved(draft, record) if self.check else self._plan(draft, record, draft.sources.values)
             data = plan_to_json(plan)
             if any(len(path) > MAX_DEPTH for path, _ in leaves(data)):
                 raise Unlearnable(f"its calls are nested deeper than {MAX_DEPTH} levels")
-            try:
-                json.dumps(data, ensure_ascii=False, allow_nan=False).encode()
-            except UnicodeEncodeError:
-                raise Unlearnable("its calls hold half of a surrogate pair, which is no text") from None
+            json.dumps(data, ensure_ascii=False, allow_nan=False).encode()  # raises for what no file can hold
             return Lesson(self.task.id, trial, plan, fixed_values)
         except Unlearnable:
             raise
         except Exception as error:  # an invalid trace or the suite's own code; one task must not prevent the plans of others
             raise Unlearnable(f"{trial}: {type(error).__name__}: {error_text(error)}") from error
-
-    def _kinds(self) -> dict[str, Kind]:
-        """Return the kind of result that each of the task's tools declares. No tool is run."""
-        environment = self.suite.open(self.task)
-        try:
-            return {tool.name: result_kind(tool) for tool in environment.tools}
-        finally:
-            environment.close()
 
     def _plan(
         self, draft: PlanDraft, record: Record, values: Mapping[str, Any], state: Any = None
@@ -236,33 +212,24 @@ class _PlanLearner:
         raise Unlearnable(f"its calls give no answer that the scorer {task.scorer} takes for right{state_too}")
 
     def _proved(self, draft: PlanDraft, record: Record) -> tuple[Plan, tuple[FixedValue, ...]]:
-        """Return the plan whose calls replay as they ran; a call that does not loses its references, call by call."""
-        while True:
-            replayed = run_blocking(self._replayed(draft))
-            if isinstance(replayed, PlanDraft):
-                draft = replayed
+        """Return the plan whose calls replay as they ran: with references, or else with the run's own values."""
+        failure = ""
+        for tried in (draft, draft.literal()):
+            try:
+                results, state = run_blocking(self._replayed(tried))
+            except ValueError as error:
+                failure = str(error)
                 continue
-            results, state = replayed
-            if (drifted := _changed_call(draft.steps, results)) is None:
-                return self._plan(draft, record, {call.call_id: call.value for call in results}, state)
-            draft = draft.with_literals(drifted)
+            if not _has_drifted(tried.steps, results):
+                return self._plan(tried, record, {call.call_id: call.value for call in results}, state)
+        raise Unlearnable(f"its calls do not replay: {failure}")
 
-    async def _replayed(self, draft: PlanDraft) -> tuple[tuple[Replayed, ...], Any] | PlanDraft:
-        """Return results and end state, or if a call fails, the draft without its references. Raises Unlearnable without any."""
+    async def _replayed(self, draft: PlanDraft) -> tuple[tuple[Replayed, ...], Any]:
+        """Return results and end state. Raises ValueError for a call that fails."""
         plan = plan_of(draft.steps, None, self.task.query)
         task = replace(self.task, plan=plan, no_plan="")
-        reached: list[str] = []
-        environment = self.suite.open(task)
-        try:
-            results = await carry_out(task, _with_progress(plan.calls, reached), bounded_toolbox(environment.tools))
-        except ValueError as error:
-            if not any(refs(next(step.arguments for step in draft.steps if step.id == reached[-1]))):
-                raise Unlearnable(f"its calls do not replay: {error}") from None
-            return draft.with_literals(reached[-1])
-        else:
-            return results, environment.state()
-        finally:
-            environment.close()
+        with closing(self.suite.open(task)) as environment:
+            return await carry_out(task, plan.calls, bounded_toolbox(environment.tools)), environment.state()
 
 
 def _lesson(pupil: _PlanLearner, trials: Sequence[Record]) -> Lesson:
@@ -273,21 +240,11 @@ def _lesson(pupil: _PlanLearner, trials: Sequence[Record]) -> Lesson:
             return pupil.lesson(record)
         except Unlearnable as error:
             failures.append(error)
-    if pupil.check and all(isinstance(error, _NoResult) for error in failures):
-        for record in trials:
-            with suppress(Unlearnable):
-                return pupil.lesson(record, refused_calls)
     raise failures[0]
 
 
-def _with_progress(calls: Iterable[PlannedCall], reached: list[str]) -> Iterator[PlannedCall]:
-    for call in calls:
-        reached.append(call.id)
-        yield call
-
-
-def _changed_call(steps: Sequence[PlanStep], replayed: Sequence[Replayed]) -> str | None:
-    """Return the first call whose references give other values than in the run, though the results are the same.
+def _has_drifted(steps: Sequence[PlanStep], replayed: Sequence[Replayed]) -> bool:
+    """Tell whether references give other values than in the run, though the results are the same.
 
     Such references point into text that only looks like JSON. If results differ, such as in a new id, references may differ too.
     """
@@ -296,8 +253,8 @@ def _changed_call(steps: Sequence[PlanStep], replayed: Sequence[Replayed]) -> st
     for step, call in zip(steps, replayed, strict=True):
         used = {ref.call for ref in refs(step.arguments)}
         if used and all(texts[name] == now[name] for name in used) and call.arguments != step.call.arguments:
-            return step.id
-    return None
+            return True
+    return False
 
 
 def _answers(task: Task, record: Record, draft: PlanDraft) -> Iterator[tuple[Any, tuple[FixedValue, ...]]]:

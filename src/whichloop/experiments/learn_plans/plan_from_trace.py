@@ -38,16 +38,12 @@ class Unlearnable(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class TrialCall:
-    """A call of a trial."""
-
     tool: str
     arguments: Mapping[str, Any]
     text: str | None
     """The result; None if some of it was cut off or taken out, so that no value in it can be trusted."""
     turn: int
     """The number of its turn; calls of one turn do not depend on each other's results."""
-    failed: bool = False
-    """Whether it gave an error instead of a result."""
 
     @property
     def key(self) -> str:
@@ -70,8 +66,6 @@ class FixedValue:
 
 @dataclass(frozen=True, slots=True)
 class PlanStep:
-    """A step of a plan draft."""
-
     id: str
     call: TrialCall
     arguments: Mapping[str, Any]
@@ -88,13 +82,15 @@ class PlanDraft:
     sources: Sources
     fixed_values: tuple[FixedValue, ...]
 
-    def with_literals(self, call: str) -> PlanDraft:
-        """Return the draft with the run's own values in place of one call's references."""
-        step = next(step for step in self.steps if step.id == call)
-        steps = tuple(replace(step, arguments=step.call.arguments) if other is step else other for other in self.steps)
-        pairs = zip(leaves(step.arguments), leaves(step.call.arguments), strict=True)
-        more = [FixedValue(call, dotted(path), leaf, (ref_text(ref),)) for (path, ref), (_, leaf) in pairs if isinstance(ref, Ref)]
-        return replace(self, steps=steps, fixed_values=(*self.fixed_values, *more))
+    def literal(self) -> PlanDraft:
+        """Return the draft with the run's own values in place of all references."""
+        fixed_values = list(self.fixed_values)
+        for step in self.steps:
+            pairs = zip(leaves(step.arguments), leaves(step.call.arguments), strict=True)
+            of_refs = ((path, ref, leaf) for (path, ref), (_, leaf) in pairs if isinstance(ref, Ref))
+            fixed_values += [FixedValue(step.id, dotted(path), leaf, (ref_text(ref),)) for path, ref, leaf in of_refs]
+        steps = tuple(replace(step, arguments=step.call.arguments) for step in self.steps)
+        return replace(self, steps=steps, fixed_values=tuple(fixed_values))
 
 
 def successful_calls(events: Sequence[TraceEvent]) -> tuple[TrialCall, ...]:
@@ -105,8 +101,10 @@ def successful_calls(events: Sequence[TraceEvent]) -> tuple[TrialCall, ...]:
     """
     calls: dict[str, TrialCall] = {}
     spoiled: dict[str, str] = {}
-    for event, turn in _runs(events):
-        if not event.ok:
+    turn = 0
+    for event in events:
+        turn += isinstance(event, ModelExchange)  # calls between two requests are one turn
+        if not isinstance(event, ToolRun) or not event.ok:
             continue
         call = _call_of(event, turn)
         if event.fault not in _TRUE_RESULT:
@@ -116,25 +114,6 @@ def successful_calls(events: Sequence[TraceEvent]) -> tuple[TrialCall, ...]:
     for key in spoiled.keys() - calls.keys():
         raise Unlearnable(f"the only result of a call of {spoiled[key]} was spoiled by a fault")
     return tuple(calls.values())
-
-
-def refused_calls(events: Sequence[TraceEvent]) -> tuple[TrialCall, ...]:
-    """Return the calls that their tools refused, each once, of a trial in which no call gave a result. Raises Unlearnable."""
-    calls: dict[str, TrialCall] = {}
-    for event, turn in _runs(events):
-        if event.fault in _TRUE_RESULT and not event.never_ran:
-            call = replace(_call_of(event, turn), text=None, failed=True)
-            calls.setdefault(call.key, call)
-    return tuple(calls.values())
-
-
-def _runs(events: Sequence[TraceEvent]) -> Iterator[tuple[ToolRun, int]]:
-    """Yield the tools' runs, each with the number of its turn: calls between two requests are one turn."""
-    turn = 0
-    for event in events:
-        turn += isinstance(event, ModelExchange)
-        if isinstance(event, ToolRun):
-            yield event, turn
 
 
 def _call_of(event: ToolRun, turn: int) -> TrialCall:
@@ -165,7 +144,7 @@ def leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
 
 
 def _filled(value: Any, fill: Callable[[Path, Any], Any], path: Path = ()) -> Any:
-    """Return a value with another one in place of each leaf."""
+    """Return a value with what `fill` gives in place of each leaf."""
     if isinstance(value, dict):
         return {key: _filled(item, fill, (*path, key)) for key, item in value.items()}
     if isinstance(value, list):
@@ -203,12 +182,6 @@ def _key(value: Any) -> Hashable:
     return ("text" if isinstance(value, str) else "number"), value
 
 
-def _is_common(value: Any) -> bool:
-    if isinstance(value, str):
-        return len(value) < MIN_TEXT_CHARS
-    return bool(abs(value) < MIN_NUMBER and value == int(value))
-
-
 _DIGITS = re.compile(r"\d+(?:[.,]\d+)*")
 
 
@@ -241,9 +214,15 @@ class Sources:
         """Return the reference for an argument's value; a FixedValue if it has several places, is a common value, or stands in the
         question too; None if no result contains it."""
         places = self._places.get(_key(value), [])
-        if len(places) == 1 and not self._is_asked(value) and not _is_common(value):
+        if len(places) == 1 and self._is_telling(value):
             return places[0]
         return FixedValue(call, dotted(path), value, tuple(map(ref_text, places))) if places else None
+
+    def _is_telling(self, value: Any) -> bool:
+        """Tell whether a value is rare enough to come from the one place that has it, and is not in the question."""
+        if isinstance(value, str):
+            return len(value) >= MIN_TEXT_CHARS and value.casefold() not in self._question
+        return (abs(value) >= MIN_NUMBER or value != int(value)) and abs(value) not in self._asked_numbers
 
     def answer(self, value: Any) -> tuple[Any, tuple[FixedValue, ...]]:
         """Return an answer with references for values that have one place, and the values that have several."""
@@ -261,9 +240,6 @@ class Sources:
         """Return an answer's references as fixed values."""
         places = [(path, ref) for path, ref in leaves(answer) if isinstance(ref, Ref)]
         return tuple(FixedValue(ANSWER, dotted(path), ref.of(self.values[ref.call]), (ref_text(ref),)) for path, ref in places)
-
-    def _is_asked(self, value: Any) -> bool:
-        return value.casefold() in self._question if isinstance(value, str) else abs(value) in self._asked_numbers
 
 
 def _read_number(value: Any) -> int | float | None:
@@ -291,8 +267,10 @@ def draft_of(calls: Sequence[TrialCall], query: Query, kinds: Mapping[str, Kind]
     for _, group in itertools.groupby(numbered, key=lambda item: item[1].turn):
         turn = list(group)
         for name, call in turn:
-            arguments, fixed = _with_refs(name, call.arguments, sources)
-            fixed_values += fixed
+            found = {path: sources.argument(name, path, leaf) for path, leaf in leaves(call.arguments)}
+            fixed_values += [source for source in found.values() if isinstance(source, FixedValue)]
+            from_results = {path: source for path, source in found.items() if isinstance(source, Ref)}
+            arguments = _filled(call.arguments, from_results.get)
             steps.append(PlanStep(name, call, arguments, () if any_order else previous))
         for name, call in turn:
             sources.add(name, call, kinds.get(call.tool, "json"))
@@ -300,25 +278,12 @@ def draft_of(calls: Sequence[TrialCall], query: Query, kinds: Mapping[str, Kind]
     return PlanDraft(tuple(steps), sources, tuple(fixed_values))
 
 
-def _with_refs(call: str, arguments: Mapping[str, Any], sources: Sources) -> tuple[Any, list[FixedValue]]:
-    fixed_values: list[FixedValue] = []
-
-    def fill(path: Path, leaf: Any) -> Any:
-        source = sources.argument(call, path, leaf)
-        if isinstance(source, FixedValue):
-            fixed_values.append(source)
-        return source if isinstance(source, Ref) else leaf
-
-    return _filled(arguments, fill), fixed_values
-
-
 def plan_of(steps: Sequence[PlanStep], answer: Any, query: Query) -> Plan:
-    """Return the plan of the steps."""
     calls = []
     for step, goal in zip(steps, _goals(steps, query), strict=True):
         used = {ref.call for ref in refs(step.arguments)}
         after = tuple(name for name in step.after if name not in used)
-        calls.append(PlannedCall(step.id, step.call.tool, step.arguments, goal, fails=step.call.failed, after=after))
+        calls.append(PlannedCall(step.id, step.call.tool, step.arguments, goal, after=after))
     return Plan(tuple(calls), answer)
 
 

@@ -1,17 +1,16 @@
-"""Sizes as a document: one table of what suffices, the flags of the cheapest, what is doubtful; behind it reach and noise."""
+"""Sizes as a document: one table of what suffices, the flags of the cheapest, what is doubtful; behind it what the pilot shows."""
 
 from __future__ import annotations
 
-import math
 import shlex
-from collections.abc import Iterator
+from dataclasses import replace
 
 from whichloop.datasets.generating import MAX_SIZE
 from whichloop.experiments.compare.doc import basis
 from whichloop.experiments.compare.tables import table_of
 from whichloop.metrics.caveats import warning_lines
 from whichloop.protocol.values import joined
-from whichloop.text.doc import UNKNOWN, Cell, Doc, Table, lines_of
+from whichloop.text.doc import UNKNOWN, Cell, Doc, lines_of
 from whichloop.text.numbers import dollars_text, duration
 
 from .sizes import Size, SizePlan, Sizing
@@ -35,17 +34,18 @@ def size_doc(sizing: Sizing) -> Doc:
         ("Basis", basis(pilot.run)),
         ("Warning", warning_lines(sizing.warnings)),
     )
-    table = _sizes(sizing)
-    return Doc(title, (*([table] if table.rows else []), answer, *_details(sizing)), sizing.to_json())
-
-
-def _sizes(sizing: Sizing) -> Table:
     rows = [] if sizing.seen is None else [_row(SEEN, sizing.seen)]
+    shown = []
     for plan in sizing.plans:
         name = f"{plan.purpose} ± {_margin(sizing, plan.margin)}"
         rows += [_row(name, each, is_best=each == plan.best) for each in plan.sizes]
-    table = table_of("", COLUMNS, rows)
-    return Table("", table.columns, table.rows)
+        told = f"What a run as large as the pilot can show: {plan.purpose}, each test at level {plan.level:.2g}"
+        reaches = []
+        for each in plan.reaches:
+            margins = ("none" if m is None else _margin(sizing, m) for m in (each["difference"], each["margin"]))
+            reaches.append((" – ".join(each["names"]), *margins))
+        shown.append(table_of(told, REACHES[plan.purpose], reaches))
+    return Doc(title, (replace(table_of("", COLUMNS, rows), detail=False), answer, *shown), sizing.to_json())
 
 
 def _row(name: str, size: Size, *, is_best: bool = False) -> tuple[Cell | str, ...]:
@@ -67,9 +67,9 @@ def _row(name: str, size: Size, *, is_best: bool = False) -> tuple[Cell | str, .
 
 def _flags(sizing: Sizing, plan: SizePlan) -> str:
     """Return the flags of the run with the fewest trials for which there are enough tasks."""
-    best, supply, request = plan.best, sizing.pilot.supply, sizing.pilot.request
+    best, available, request = plan.best, sizing.pilot.available, sizing.pilot.request
     if best is None:
-        return f"the suite's {supply.tasks:,} tasks are too few" if plan.sizes else "no feasible number of tasks"
+        return f"the suite's {available:,} tasks are too few" if plan.sizes else "no feasible number of tasks"
     present = sizing.to_json()["loops"]
     named = [("--loop", loop) for loop in present] + [("--profile", profile) for profile in request.profiles]
     flags = [*named, ("--repeats", str(best.repeats))]
@@ -77,39 +77,14 @@ def _flags(sizing: Sizing, plan: SizePlan) -> str:
     flags += [] if split is None else [("-s", f"split={split}")]
     if best.suite is not None:
         flags.append(("--suite", best.suite))
-    elif supply.tasks is not None and best.tasks < supply.tasks:
+    elif available is not None and best.tasks < available:
         flags.append(("--tasks", str(best.tasks)))
     return " ".join(f"{flag} {shlex.quote(value)}" for flag, value in flags)
-
-
-def _details(sizing: Sizing) -> Iterator[Table]:
-    """Yield what the pilot's own size can show for each purpose, and the noise of each arm."""
-    for plan in sizing.plans:
-        title = f"What a run as large as the pilot can show: {plan.purpose}, each test at level {plan.level:.2g}"
-        margins = [(each.names, [each.difference, each.margin]) for each in plan.reaches]
-        rows = [(" – ".join(names), *("none" if m is None else _margin(sizing, m) for m in both)) for names, both in margins]
-        yield table_of(title, REACHES[plan.purpose], rows)
-    band = f"{100 * (1 - sizing.pilot.alpha):.4g} % of differences within"
-    noise = [
-        (
-            each.arm,
-            f"{'at most ' * each.at_most}{_change(sizing, each.sd)}",
-            f"{'at most ' * each.at_most}± {_change(sizing, each.band)}",
-        )
-        for each in sizing.noise
-    ]
-    columns = ("arm", "standard deviation", band)
-    yield table_of("How much two runs of one loop with fresh seeds differ", columns, noise)
 
 
 def _margin(sizing: Sizing, value: float) -> str:
     """Return `0.020` for a share, `10.0 %` for any other metric."""
     return f"{value:.3f}" if sizing.pilot.scores else f"{100 * value:.1f} %"
-
-
-def _change(sizing: Sizing, value: float) -> str:
-    """Return a difference; amounts are in logarithms."""
-    return f"{value:z.4f}" if sizing.pilot.scores else f"{100 * math.expm1(value):z.1f} %"
 
 
 def large(value: float) -> str:

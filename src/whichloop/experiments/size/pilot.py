@@ -6,12 +6,12 @@ import math
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
 from statistics import fmean
 from typing import Literal
 
 from whichloop.experiments.compare.results import Results
-from whichloop.metrics.power import POWER, Spread, same_loop, spread, unseen, usual_repeats
+from whichloop.experiments.why.losses import comparable
+from whichloop.metrics.power import POWER, Spread, same_loop, spread, usual_repeats
 from whichloop.metrics.record import Record
 from whichloop.metrics.summary import METRICS, PRIMARY, SHARES, TaskValues, dollars_of_trial, task_values
 from whichloop.protocol.names import SCRIPTED, Spec, nearest, parse_spec
@@ -25,7 +25,6 @@ Purpose = Literal["compare", "gate"]
 PURPOSES: tuple[Purpose, ...] = ("compare", "gate")
 MAX_RATIO = 100.0
 """Maximum ratio of two amounts that is considered."""
-ANOTHER = "another design"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +53,6 @@ class SizeRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Supply:
-    """The tasks that the planned run may have."""
-
-    tasks: int | None
-    """How many would be scored; None if unknown."""
-    suite: Spec | None = None
-    """A suite that can be made larger."""
-    size_per_task: float = 1.0
-    """By how much it is larger for one more scored task."""
-
-
-@dataclass(frozen=True, slots=True)
 class Pilot:
     """A run as a source of variances and prices."""
 
@@ -80,12 +67,17 @@ class Pilot:
     loops: Mapping[str, Spread]
     """Arm → the spread between its own runs."""
     pairs: Mapping[tuple[str, str], Spread]
-    """Pair of compared arms → its spread, without those of `same`; if no arms are compared, each arm with another design."""
+    """Pair of compared arms → its spread, without those of `same`."""
     same: tuple[tuple[str, str], ...]
     """Pairs of compared arms that did the same in every trial, which no number of tasks tells apart."""
     price: Mapping[str, float | None]
     """What one trial of each arm takes in sum: lm_calls, tokens, cost_usd (US dollars), seconds; None if not known."""
-    supply: Supply
+    available: int | None
+    """How many tasks a run on the suite and split would score; None if unknown."""
+    suite: Spec | None
+    """The suite, if it can be made larger."""
+    size_per_task: float
+    """By how much it is larger for one more scored task."""
 
     @property
     def scores(self) -> bool:
@@ -101,11 +93,6 @@ class Pilot:
         settings = self.run.manifest.settings
         waits = settings.real_time or any(model != SCRIPTED for model in settings.models)
         return settings.concurrency or (IN_FLIGHT if waits else IN_FLIGHT_WITHOUT_WAITS)
-
-    @property
-    def is_alone(self) -> bool:
-        """Whether no two arms are compared with each other."""
-        return bool(self.pairs) and all(b == ANOTHER for _, b in self.pairs)
 
     @property
     def tasks(self) -> int:
@@ -143,21 +130,24 @@ def read_pilot(run: Results, request: SizeRequest) -> Pilot:
     loops = {arm: each for arm, each in own.items() if each is not None}
     if not loops:
         raise RunError(f"{run.folder}: a pilot needs at least two scored tasks, and this run has one")
-    same = first.comparison.same
-    compared = [(a.arm, b.arm) for a, b in combinations(infos, 2) if (a.suite, a.profile) == (b.suite, b.profile)]
-    found = {names: _spread(*names, values, scores) for names in compared if names not in same}
-    pairs = {names: each for names, each in found.items() if each is not None}
+    repeats, ran = first.manifest.settings.repeats, Counter((r.arm, r.task) for r in first.records if r.status != "excluded")
+    if first.manifest.imported is not None and ran:
+        repeats = usual_repeats([*ran.values()])  # tasks may have unequal numbers of repeats
+    same, (available, suite, size_per_task) = first.comparison.same, _supply(first)
+    found = {names: _spread(*names, values, scores) for names in comparable(first) if names not in same}
     return Pilot(
         request=request,
         run=first,
         dead=dead,
-        repeats=_repeats(first),
+        repeats=repeats,
         values=values,
         loops=loops,
-        pairs=pairs if pairs or same else {(arm, ANOTHER): _with_another(values[arm], scores) for arm in loops},
+        pairs={names: each for names, each in found.items() if each is not None},
         same=same,
         price=_price([records for arm, records in scored.items() if arm in values]),
-        supply=_supply(first),
+        available=available,
+        suite=suite,
+        size_per_task=size_per_task,
     )
 
 
@@ -224,21 +214,6 @@ def _spread(a: str, b: str, values: Mapping[str, TaskValues], scores: bool) -> S
     return spread(as_shares(first, mean), as_shares(second, mean), scores=False) if mean > 0 else None
 
 
-def _with_another(values: TaskValues, scores: bool) -> Spread:
-    """Return the spread of an arm and a design that varies as much and fails on other tasks, about the largest possible."""
-    zero = TaskValues({task: [0.0] * len(amounts) for task, amounts in values.values.items()}, values.clusters)
-    both = spread(as_shares(values, 1.0 if scores else None), zero, scores=scores)
-    assert both is not None  # as many tasks as the arm itself has
-    floor = unseen(both.units, scores=scores)  # how often the other design differs was not seen at all
-    return replace(both, difference=0.0, between=2 * both.between, within_b=both.within_a, floor=floor)
-
-
-def _repeats(run: Results) -> int:
-    """Return how often a task ran in each arm; of an imported run the median, as tasks may have unequal numbers of repeats."""
-    ran = Counter((record.arm, record.task) for record in run.records if record.status != "excluded")
-    return usual_repeats([*ran.values()]) if run.manifest.imported is not None and ran else run.manifest.settings.repeats
-
-
 # --- what they cost, and which tasks there are ---
 
 
@@ -253,13 +228,13 @@ def _price(arms: Sequence[Sequence[Record]]) -> dict[str, float | None]:
     return {name: in_sum(of) for name, of in amounts.items()} | {"seconds": in_sum(lambda record: record.wall_s) or None}
 
 
-def _supply(run: Results) -> Supply:
-    """Return the supply from the manifest; a built-in suite is looked up, user code is not imported."""
+def _supply(run: Results) -> tuple[int | None, Spec | None, float]:
+    """Return the pilot's last three fields from its manifest; a built-in suite is looked up, user code is not imported."""
     manifest = run.manifest
     ran = {(record.arm, record.task) for record in run.records if record.status != "excluded"}
     lacking = {record.task for record in run.records if (record.arm, record.task) not in ran}
     there = manifest.suite.tasks - len(lacking)  # a task whose other repeats were run is there
-    unknown = Supply(None if manifest.settings.tasks is not None else there)
+    unknown = None if manifest.settings.tasks is not None else there, None, 1.0
     try:
         settings = config_from(dict(manifest.config), "manifest")
         spec = parse_spec(settings.suite)
@@ -269,4 +244,4 @@ def _supply(run: Results) -> Supply:
         available = len(tasks_of_split(suite, settings.split)) * there // manifest.suite.tasks
     except (ValueError, OSError):
         return unknown
-    return Supply(available, spec if is_generated(spec.name) and available else None, len(suite.tasks) / max(available, 1))
+    return available, spec if is_generated(spec.name) and available else None, len(suite.tasks) / max(available, 1)

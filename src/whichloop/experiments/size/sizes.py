@@ -1,9 +1,10 @@
-"""What a pilot says: its noise, the effects that its own size can show, and the sizes that suffice for a margin."""
+"""What a pilot says: the effects that its own size can show, and the sizes that suffice for a margin."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -14,6 +15,7 @@ from whichloop.experiments.compare.results import Results
 from whichloop.metrics import gate
 from whichloop.metrics.caveats import Caveat, in_order
 from whichloop.metrics.power import (
+    UNSEEN,
     Levels,
     Spread,
     difference_power,
@@ -25,37 +27,16 @@ from whichloop.metrics.power import (
     units_to_decide,
     units_to_pass,
 )
+from whichloop.metrics.statistics import are_too_few_to_plan
 from whichloop.metrics.summary import PRIMARY
+from whichloop.protocol.names import SCRIPTED
+from whichloop.runs.folders import run_name
 
 from .pilot import MAX_RATIO, Pilot, Purpose, SizeRequest, read_pilot
-from .warnings import warnings
 
 REPEATS = (1, 2, 3, 5, 10)
 MAX_SHARE = 2.0
 """Maximum possible difference as a share of the mean of both arms."""
-
-
-@dataclass(frozen=True, slots=True)
-class Noise:
-    """By how much chance alone moves an arm's metric between two runs of the pilot's size, in points, or logarithms of a ratio."""
-
-    arm: str
-    sd: float
-    band: float
-    """Half the width of the band that holds all differences but a share of alpha."""
-    at_most: bool
-    """Whether these are upper bounds, as one trial for each task does not show what varies within a task."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reach:
-    """The effects of a pair or an arm that the pilot's own size is likely to show; None: none, however large."""
-
-    names: tuple[str, ...]
-    difference: float | None
-    """The smallest difference of a pair, the smallest drop (or rise of an amount) of an arm."""
-    margin: float | None
-    """The smallest margin within which equal designs are equivalent, or an unchanged arm passes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +68,12 @@ class SizePlan:
     """In points from 0 to 1 of a share such as accuracy, else a share."""
     level: float
     """Of one test: alpha over the tests of the family."""
-    reaches: tuple[Reach, ...]
+    reaches: tuple[Mapping[str, Any], ...]
+    """Of each pair, or arm (`names`), what the pilot's own size is likely to show; None: nothing, however large.
+
+    `difference`: the smallest difference of a pair, the smallest drop (or rise of an amount) of an arm. `margin`: the smallest
+    within which equal designs are equivalent, or an unchanged arm passes.
+    """
     sizes: tuple[Size, ...]
     """Those that suffice, the fewest trials first."""
 
@@ -97,17 +83,13 @@ class SizePlan:
         return next((size for size in self.sizes if size.enough_tasks), None)
 
     def to_json(self) -> dict[str, Any]:
-        reach, sizes = [asdict(each) for each in self.reaches], [asdict(each) for each in self.sizes]
-        head = {"for": self.purpose, "margin": self.margin, "level": self.level, "reach": reach, "sizes": sizes}
-        return head | {"best": self.best and asdict(self.best)}
+        head = {"for": self.purpose, "margin": self.margin, "level": self.level, "reach": self.reaches}
+        return head | {"sizes": [asdict(each) for each in self.sizes], "best": self.best and asdict(self.best)}
 
 
 @dataclass(frozen=True, slots=True)
 class Sizing:
-    """The result of a size calculation."""
-
     pilot: Pilot
-    noise: tuple[Noise, ...]
     plans: tuple[SizePlan, ...]
     warnings: tuple[Caveat, ...]
     same: tuple[tuple[str, ...], ...]
@@ -126,12 +108,11 @@ class Sizing:
             "alpha": pilot.alpha,
             "power": request.power,
             "pilot": {"tasks": pilot.tasks, "clusters": pilot.clusters, "repeats": pilot.repeats},
-            "suite": {"name": manifest.suite.name, "tasks": pilot.supply.tasks, "split": manifest.settings.split},
+            "suite": {"name": manifest.suite.name, "tasks": pilot.available, "split": manifest.settings.split},
             "loops": [loop for loop in request.loops if loop in present],
             "profiles": list(request.profiles),
             "seen": self.seen and asdict(self.seen),
             "plans": [plan.to_json() for plan in self.plans],
-            "noise": [asdict(noise) for noise in self.noise],
             "same": [list(names) for names in self.same],
             "warnings": [each.to_json() for each in self.warnings],
         }
@@ -143,42 +124,33 @@ def size(run: Results, request: SizeRequest) -> Sizing:
     is_comparison, decision = "compare" in request.purposes, pilot.run.verdict.decision
     likely = decision.tasks if decision and is_comparison and request.metric == PRIMARY else None
     purposes = [purpose for purpose in request.purposes if purpose == "gate" or pilot.pairs]
-    noise, quantile = list[Noise](), -float(scipy.special.ndtri(pilot.alpha / 2))
-    for arm, own in pilot.loops.items():
-        sd = math.sqrt(own.variance(pilot.repeats) / own.units)
-        noise.append(Noise(arm, sd, quantile * sd, not own.within_known))
+    groups = [tuple(same) for same in pilot.run.same_loops]
+    loops = {arm.info.arm: arm.info.variant for arm in pilot.run.comparison.arms}
+    pairs = [pair for pair in pilot.same if not any({loops[arm] for arm in pair} <= {*group} for group in groups)]
     return Sizing(
         pilot,
-        tuple(noise),
-        tuple(PLANS[purpose](pilot) for purpose in purposes),
-        in_order(warnings(pilot)),
-        _same(pilot) if is_comparison else (),
-        None if likely is None else _sized(pilot, likely, 0, pilot.repeats, len(pilot.values)),
+        tuple(_compare_plan(pilot) if purpose == "compare" else _gate_plan(pilot) for purpose in purposes),
+        in_order(_warnings(pilot)),
+        (*groups, *pairs) if is_comparison else (),
+        None if likely is None else _sized(pilot, likely, 0, pilot.repeats),
     )
-
-
-def _same(pilot: Pilot) -> tuple[tuple[str, ...], ...]:
-    """Return the loops that did the same under every profile, and the pairs of arms that did so under some of them."""
-    groups = [tuple(loops) for loops in pilot.run.same_loops]
-    loops = {arm.info.arm: arm.info.variant for arm in pilot.run.comparison.arms}
-    return (*groups, *(pair for pair in pilot.same if not any({loops[arm] for arm in pair} <= {*group} for group in groups)))
 
 
 def _compare_plan(pilot: Pilot) -> SizePlan:
     """Return sizes that decide each pair with the power wanted: they show a difference of the margin, or equivalence."""
     power, level, repeats = pilot.request.power, pilot.alpha / (len(pilot.pairs) + len(pilot.same)), pilot.repeats
     margin = pilot.run.manifest.settings.margin if pilot.request.margin is None else pilot.request.margin
-    most, arms = 1.0 if pilot.scores else MAX_SHARE, len(pilot.values) * (2 if pilot.is_alone else 1)
+    most = 1.0 if pilot.scores else MAX_SHARE
 
-    def reach(names: tuple[str, str], pair: Spread) -> Reach:
+    def reach(names: tuple[str, str], pair: Spread) -> Mapping[str, Any]:
         n, step, equal = pair.units, pair.step(repeats), pair.variance(repeats)
         difference = smallest(lambda d: difference_power(n, d, pair.variance(repeats, d), level, step=step), most, power)
         within = smallest(lambda m: equivalence_power(n, 0.0, equal, m, level, scores=pair.scores), most, power)
-        return Reach(names, difference, within)
+        return {"names": names, "difference": difference, "margin": within}
 
     pairs = [*pilot.pairs.values()]
     choices = REPEATS if all(pair.within_known for pair in pairs) else (1,)
-    sizes = _sizes(pilot, pairs, lambda pair, k: units_to_decide(pair, k, margin, level, power), choices, arms)
+    sizes = _sizes(pilot, pairs, lambda pair, k: units_to_decide(pair, k, margin, level, power), choices)
     return SizePlan("compare", margin, level, tuple(reach(names, pair) for names, pair in pilot.pairs.items()), sizes)
 
 
@@ -190,27 +162,24 @@ def _gate_plan(pilot: Pilot) -> SizePlan:
     alpha, level, target, k = pilot.alpha, pilot.alpha / len(pilot.loops), pilot.request.power, pilot.repeats
     power = 1 - (1 - target) / len(pilot.loops)  # all arms have to pass
 
-    def reach(arm: str, own: Spread) -> Reach:
+    def reach(arm: str, own: Spread) -> Mapping[str, Any]:
         def detection(harm: float) -> float:
             supposed, levels = own.variance(k, harm), Levels(level, alpha)
             return regression_power(own.units, -harm, supposed, bound, levels, scores=own.scores, step=own.step(k))
 
         within = smallest(lambda m: pass_power(own.units, 0.0, own.variance(k), m, alpha, scores=own.scores), most, power)
-        return Reach((arm,), as_typed(smallest(detection, most, target)), as_typed(within))
+        return {"names": (arm,), "difference": as_typed(smallest(detection, most, target)), "margin": as_typed(within)}
 
     def as_typed(amount: float | None) -> float | None:
         return amount if pilot.scores or amount is None else math.expm1(amount)
 
     loops = [*pilot.loops.values()]
-    sizes = _sizes(pilot, loops, lambda own, k: units_to_pass(own, k, bound, alpha, power), REPEATS, len(pilot.values))
+    sizes = _sizes(pilot, loops, lambda own, k: units_to_pass(own, k, bound, alpha, power), REPEATS)
     return SizePlan("gate", margin, level, tuple(reach(arm, own) for arm, own in pilot.loops.items()), sizes)
 
 
-PLANS: Mapping[Purpose, Callable[[Pilot], SizePlan]] = {"compare": _compare_plan, "gate": _gate_plan}
-
-
 def _sizes(
-    pilot: Pilot, spreads: Sequence[Spread], units: Callable[[Spread, int], int | None], choices: Sequence[int], arms: int
+    pilot: Pilot, spreads: Sequence[Spread], units: Callable[[Spread, int], int | None], choices: Sequence[int]
 ) -> tuple[Size, ...]:
     """Return a size for each number of repeats with which fewer tasks suffice than with a smaller one, the fewest trials first."""
     sizes: list[Size] = []
@@ -218,18 +187,73 @@ def _sizes(
         needed = [(units(each, repeats), each) for each in spreads]
         counts = [(tasks_of(n, each), n if each.is_clustered else 0) for n, each in needed if n is not None]
         if len(counts) == len(needed) and (not sizes or max(counts)[0] < sizes[-1].tasks):
-            sizes.append(_sized(pilot, *max(counts), repeats, arms))
+            sizes.append(_sized(pilot, *max(counts), repeats))
     return tuple(sorted(sizes, key=lambda size: (size.trials, size.repeats)))
 
 
-def _sized(pilot: Pilot, tasks: int, clusters: int, repeats: int, arms: int) -> Size:
+def _sized(pilot: Pilot, tasks: int, clusters: int, repeats: int) -> Size:
     """Return a size with what it takes, and the suite that has so many tasks."""
-    rounds, supply = arms * tasks * repeats / len(pilot.values), pilot.supply
-    cost = {name: None if each is None else rounds * each for name, each in pilot.price.items()}
+    trials = tasks * repeats
+    cost = {name: None if each is None else trials * each for name, each in pilot.price.items()}
     if cost["seconds"] is not None:
         cost["seconds"] /= pilot.at_once
-    suite, is_enough = None, supply.tasks is None or tasks <= supply.tasks
-    larger = math.ceil(tasks * supply.size_per_task)
-    if not is_enough and supply.suite is not None and larger <= MAX_SIZE:
-        suite, is_enough = str(replace(supply.suite, options={**supply.suite.options, "size": larger})), True
-    return Size(repeats, tasks, clusters or None, arms * tasks * repeats, **cost, suite=suite, enough_tasks=is_enough)
+    suite, is_enough = None, pilot.available is None or tasks <= pilot.available
+    larger = math.ceil(tasks * pilot.size_per_task)
+    if not is_enough and pilot.suite is not None and larger <= MAX_SIZE:
+        suite, is_enough = str(replace(pilot.suite, options={**pilot.suite.options, "size": larger})), True
+    return Size(repeats, tasks, clusters or None, len(pilot.values) * trials, **cost, suite=suite, enough_tasks=is_enough)
+
+
+# --- what to doubt about a pilot ---
+
+MIN_UNITS = 50
+"""Independent tasks, or clusters of tasks, from which on a variance is reliable."""
+
+
+def _warnings(pilot: Pilot) -> Iterator[Caveat]:
+    run, settings = pilot.run, pilot.run.manifest.settings
+    if pilot.dead:
+        yield Caveat("dead arm", tuple(pilot.dead))
+    errored = sum(arm.summary.errored for arm in run.comparison.arms)
+    if not run.is_complete:
+        yield Caveat("incomplete", ("pilot",), {"trials": len(run.records), "of": run.scheduled})
+    if run.comparison.invalid:
+        yield Caveat("invalid", ("pilot",), {"run": shlex.quote(run_name(run.folder))})
+    if errored:
+        why = {reason: n for arm in run.comparison.arms for reason, n in arm.summary.errored_reasons.items()}
+        yield Caveat("errored trials", ("pilot",), {"trials": errored, "of": len(run.records), "reasons": why})
+    yield from _small(pilot)
+    yield from _variances(pilot)
+    if any(arm.info.model == SCRIPTED for arm in run.comparison.arms):
+        yield Caveat("scripted model")
+    if settings.cassette is not None and settings.cassette_mode in (None, "replay"):
+        yield Caveat("recording")
+
+
+def _small(pilot: Pilot) -> Iterator[Caveat]:
+    """Yield how unsure a small pilot is, and what clusters leave of its tasks."""
+    smallest = min(pilot.loops.values(), key=lambda spread: spread.units)
+    of = {"units": smallest.units, "unit": "cluster" if smallest.is_clustered else "task"}
+    if are_too_few_to_plan(pilot.clusters or pilot.tasks, pilot.alpha, is_clustered=pilot.clusters is not None):
+        yield Caveat("few to plan", (), {**of, "needed": MIN_UNITS})
+    elif smallest.units < MIN_UNITS:
+        df = smallest.units - 1
+        yield Caveat("small pilot", (), {**of, "factor": df / float(scipy.special.chdtri(df, 0.95))})
+    clustered = [spread for spread in pilot.pairs.values() if spread.is_clustered]
+    if clustered:
+        worst = max(clustered, key=lambda spread: spread.design_effect)
+        independent = worst.tasks / max(worst.design_effect, 1.0)
+        yield Caveat("clusters", (), {"tasks": worst.tasks, "units": worst.units, "independent": independent})
+
+
+def _variances(pilot: Pilot) -> Iterator[Caveat]:
+    """Yield what of the variances was not seen, and is assumed."""
+    once = tuple(arm for arm, spread in pilot.loops.items() if not spread.within_known)
+    constant = tuple(arm for arm in pilot.loops if all(len(set(each)) == 1 for each in pilot.values[arm].values.values()))
+    if once:
+        yield Caveat("ran once", once)
+    elif constant:
+        tasks = pilot.loops[constant[0]].tasks
+        yield Caveat("never varied", constant, {"assumed": min(UNSEEN, tasks), "of": tasks})
+    if "compare" in pilot.request.purposes and not pilot.pairs and not pilot.same:
+        yield Caveat("no pair")

@@ -13,7 +13,7 @@ from whichloop.runs.store.files import RunError, read_document
 from whichloop.text.doc import UNKNOWN, Cell, Doc, Table, lines_of
 from whichloop.text.numbers import counts, interval, signed_interval
 
-from .prediction import FOLDER, RunPrediction
+from .prediction import FOLDER
 from .validity import MEASURES
 
 VALIDITY = "validity.json"
@@ -59,7 +59,7 @@ def validity_doc(found: Mapping[str, Any]) -> Doc:
         Table("Pairs that the run tells apart", ("better", "than", "by", "in the tunnel by", ""), tuple(pairs)),
         lines,
     )
-    return Doc("Held-out tasks: the run, and what the tunnel predicted", blocks if pairs else (blocks[0], lines), found)
+    return Doc("Held-out tasks: the run, and what the tunnel predicted", blocks, found)
 
 
 def _loops(found: Mapping[str, Any]) -> Table:
@@ -68,15 +68,14 @@ def _loops(found: Mapping[str, Any]) -> Table:
     for place, loop in enumerate(found["loops"]):
         gaps = found["differences"][place * len(MEASURES) : (place + 1) * len(MEASURES)]
         sides = (interval(interval_of_json(loop[side]), 2) for side in ("real", "predicted"))
-        rows.append((gaps[0]["loop"], *sides, *map(_difference, gaps)))
+        differences: list[Cell] = []
+        for gap in gaps:
+            difference = interval_of_json(gap["difference"])
+            text = UNKNOWN if difference is None else signed_interval(difference, 2)
+            differences.append(Cell(f"{text} OFF", "bad") if gap["off"] else Cell(text))
+        rows.append((gaps[0]["loop"], *sides, *differences))
     columns = ("loop", "run", "tunnel", "accuracy, run − tunnel", "steps", "errors")
     return Table("", columns, tuple(rows))
-
-
-def _difference(gap: Mapping[str, Any]) -> Cell:
-    difference = interval_of_json(gap["difference"])
-    text = UNKNOWN if difference is None else signed_interval(difference, 2)
-    return Cell(f"{text} OFF" if gap["off"] else text, "bad" if gap["off"] else "")
 
 
 def interval_of_json(row: Mapping[str, Any] | None) -> Interval | None:
@@ -98,15 +97,15 @@ def read_validity(folder: Path) -> Doc | None:
         raise RunError(f"{path}: not what `whichloop learn profile --held-out` writes by now ({error!r}); run it again") from None
 
 
-def ahead_doc(folder: Path, prediction: RunPrediction, written: Path) -> Doc:
+def ahead_doc(folder: Path, prediction: Mapping[str, Any], written: Path) -> Doc:
     """Return a prediction of tasks to come. `written`: its file."""
-    rows = tuple((arm, f"{loop['accuracy']:.2f}", f"{loop['steps']:.1f}") for arm, loop in prediction.loops.items())
-    run, tasks = shlex.quote(str(folder)), len(prediction.fitted) + len(prediction.held_out)
+    rows = tuple((arm, f"{loop['accuracy']:.2f}", f"{loop['steps']:.1f}") for arm, loop in prediction["loops"].items())
+    run, tasks = shlex.quote(str(folder)), len(prediction["fitted"]) + len(prediction["held_out"])
     lines = lines_of(
-        ("Digest", prediction.digest),
+        ("Digest", prediction["digest"]),
         ("File", f"{written}; publish it before the tasks are run"),
         ("Next", f"whichloop resume {run} --tasks {tasks}"),
         ("Then", f"whichloop learn profile {run} --prediction {shlex.quote(str(written))}"),
     )
-    data = {"run": str(folder.resolve()), "prediction": prediction.digest, "held_out": list(prediction.held_out)}
+    data = {"run": str(folder.resolve()), "prediction": prediction["digest"], "held_out": prediction["held_out"]}
     return Doc("Predicted of the tasks to come", (Table("", ("loop", "accuracy", "steps"), rows), lines), data)

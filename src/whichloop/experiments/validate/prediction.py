@@ -46,34 +46,6 @@ def halves(units: Mapping[str, str], seed: int) -> tuple[tuple[str, ...], tuple[
     )
 
 
-@dataclass(frozen=True, slots=True)
-class RunPrediction:
-    """What is predicted, and from what."""
-
-    profile: str
-    """The fitted profile as TOML."""
-    fitted: tuple[str, ...]
-    held_out: tuple[str, ...]
-    """Ids of tasks."""
-    loops: Mapping[str, Mapping[str, Any]]
-    """Arm of the run → means over its trials: `accuracy`, `steps`, and `errors`, by kind of error."""
-    version: int = VERSION
-
-    def as_dict(self) -> dict[str, Any]:
-        return {
-            **({"version": self.version} if self.version > 1 else {}),
-            "profile": self.profile,
-            "fitted": list(self.fitted),
-            "held_out": list(self.held_out),
-            "loops": dict(self.loops),
-        }
-
-    @property
-    def digest(self) -> str:
-        """sha256 of all that is predicted."""
-        return prediction_digest(self.as_dict())
-
-
 def prediction_digest(prediction: Mapping[str, Any]) -> str:
     """Return the digest of a prediction's JSON: since version 2 of the profile's values, and not of its remarks and description.
 
@@ -93,39 +65,36 @@ def prediction_digest(prediction: Mapping[str, Any]) -> str:
 class Predicted:
     """A prediction, with the trials in the tunnel that it is made of."""
 
-    prediction: RunPrediction
+    prediction: Mapping[str, Any]
+    """As its file has it: the fitted `profile` as TOML; ids of the tasks `fitted` and `held_out`; `loops`, arm of the run → means
+    over its trials, `accuracy`, `steps` and `errors` by kind; `version`, and `digest`, sha256 of all that is predicted."""
     arms: Mapping[str, str]
     """Arm of the run → arm under the profile."""
     records: tuple[Record, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ValidationRequest:
-    """Which arms of a run are validated."""
-
-    model: str | None = None
-    profile: str | None = None
-    seed: int = 0
-    """Chooses the halves."""
-
-
-def predict(folder: Path, request: ValidationRequest, allow: Collection[str] = ()) -> Predicted:
+def predict(
+    folder: Path, allow: Collection[str] = (), *, model: str | None = None, profile: str | None = None, seed: int = 0
+) -> Predicted:
     """Fit a profile to the traces of half of a run's tasks, and run its loops under it on the other half.
 
-    Of the held-out tasks only the names are read. `allow`: the user's own code that may be imported.
+    Of the held-out tasks only the names are read. `allow`: the user's own code that may be imported. `model`, `profile`: of the
+    arms, where the run has several. `seed`: chooses the halves.
     Raises RunError for an imported run, fewer than three loops, or loops and tasks that cannot be run again; OSError.
     """
     try:
-        fitted, held_out = halves(_units(folder), request.seed)
+        fitted, held_out = halves(_units(folder), seed)
     except ValueError as error:
         raise RunError(f"{folder}: {error}") from None
-    return _of_fitted(folder, request, fitted, _named(held_out), len(held_out), allow)
+    return _of_fitted(folder, (model, profile), fitted, _named(held_out), len(held_out), allow)
 
 
-def predict_ahead(folder: Path, request: ValidationRequest, count: int, allow: Collection[str] = ()) -> Predicted:
+def predict_ahead(
+    folder: Path, count: int, allow: Collection[str] = (), *, model: str | None = None, profile: str | None = None
+) -> Predicted:
     """Fit a profile to all of a run, and run its loops under it on the next tasks of the suite, which no run has had yet.
 
-    `count`: how many. A task of a cluster that the run has met is passed over. `allow`: as in `predict`.
+    `count`: how many. A task of a cluster that the run has met is passed over. Else as `predict`.
     Raises RunError as `predict` does, and if the suite has fewer tasks left; OSError.
     """
     clusters = _units(folder)
@@ -137,7 +106,7 @@ def predict_ahead(folder: Path, request: ValidationRequest, count: int, allow: C
             raise RunError(f"{folder}: --ahead is {count}, and the suite has {len(unused)} tasks that the run has not had")
         return unused[:count]
 
-    return _of_fitted(folder, request, tuple(sorted(clusters)), next_ones, count, allow)
+    return _of_fitted(folder, (model, profile), tuple(sorted(clusters)), next_ones, count, allow)
 
 
 def predicted_before(folder: Path, file: Path, allow: Collection[str] = ()) -> Predicted:
@@ -152,7 +121,7 @@ def predicted_before(folder: Path, file: Path, allow: Collection[str] = ()) -> P
         written = read_document(file)
         profile, fitted = str(written["profile"]), tuple(map(str, written["fitted"]))
         held_out, arms = tuple(map(str, written["held_out"])), tuple(written["loops"])
-        version, expected_digest = written.get("version", 1), prediction_digest(written)
+        expected_digest = prediction_digest(written)
     except (ValueError, KeyError, TypeError) as error:
         raise RunError(f"{file}: no prediction of this tool ({error}); whichloop learn profile RUN --ahead N writes one") from None
     if lost := [task for task in held_out if task not in had]:
@@ -160,10 +129,10 @@ def predicted_before(folder: Path, file: Path, allow: Collection[str] = ()) -> P
     if written.get("digest") != expected_digest:
         raise RunError(f"{file}: the digest is not that of the prediction, which was edited")
     predicted = _in_the_tunnel(folder, profile, arms, fitted, _named(held_out), len(held_out), allow)
-    again = replace(predicted.prediction, version=version)
-    if again.as_dict() | {"digest": again.digest} != written:
+    again = {**predicted.prediction, "version": written.get("version", 1)}
+    if again | {"digest": expected_digest} != {"version": 1, **written}:
         raise RunError(f"{file}: the tunnel does other things by now: the prediction is of other loops, tasks or code")
-    return replace(predicted, prediction=again)
+    return replace(predicted, prediction=written)
 
 
 def _units(folder: Path) -> dict[str, str]:
@@ -181,10 +150,13 @@ Pick = Callable[[Sequence[Task]], Sequence[Task]]
 
 
 def _of_fitted(
-    folder: Path, request: ValidationRequest, tasks: tuple[str, ...], pick: Pick, count: int, allow: Collection[str]
+    folder: Path, of: tuple[str | None, str | None], tasks: tuple[str, ...], pick: Pick, count: int, allow: Collection[str]
 ) -> Predicted:
-    """Fit the profile to some tasks, and run the loops under it on others. Raises RunError for fewer than three loops."""
-    fitted = fit_run(folder, model=request.model, profile=request.profile, tasks=frozenset(tasks))
+    """Fit the profile to some tasks of arms of a model and profile, and run the loops under it on others.
+
+    Raises RunError for fewer than three loops.
+    """
+    fitted = fit_run(folder, model=of[0], profile=of[1], tasks=frozenset(tasks))
     if len(fitted.arms) < MIN_LOOPS:
         raise RunError(f"{folder}: an order needs {MIN_LOOPS} loops or more, and this model has {len(fitted.arms)}")
     return _in_the_tunnel(folder, to_toml(fitted), fitted.arms, tasks, pick, count, allow)
@@ -198,10 +170,11 @@ def _in_the_tunnel(
     folder: Path, profile: str, of_arms: Sequence[str], fitted: tuple[str, ...], pick: Pick, count: int, allow: Collection[str]
 ) -> Predicted:
     with tempfile.TemporaryDirectory() as scratch:
-        again = run_again(folder, profile, of_arms, allow, Path(scratch), pick, TRIALS // max(1, count))
-    loops = {arm: _mean_of([record for record in again.records if record.arm == name]) for arm, name in again.arms.items()}
-    held_out = tuple(sorted({record.task for record in again.records}))
-    return Predicted(RunPrediction(profile, fitted, held_out, loops), again.arms, again.records)
+        arms, records, _ = run_again(folder, profile, of_arms, allow, Path(scratch), pick, TRIALS // max(1, count))
+    loops = {arm: _mean_of([record for record in records if record.arm == name]) for arm, name in arms.items()}
+    held_out = sorted({record.task for record in records})
+    said = {"version": VERSION, "profile": profile, "fitted": [*fitted], "held_out": held_out, "loops": loops}
+    return Predicted(said | {"digest": prediction_digest(said)}, arms, records)
 
 
 def _mean_of(records: Sequence[Record]) -> dict[str, Any]:
@@ -219,7 +192,7 @@ def _mean_of(records: Sequence[Record]) -> dict[str, Any]:
     }
 
 
-def register(folder: Path, prediction: RunPrediction, *, replace: bool = False) -> Path:
+def register(folder: Path, prediction: Mapping[str, Any], *, replace: bool = False) -> Path:
     """Write a prediction below its run, and return the file.
 
     Raises RunError if another prediction stands there already, unless `replace`; OSError.
@@ -230,9 +203,9 @@ def register(folder: Path, prediction: RunPrediction, *, replace: bool = False) 
             before = read_document(path).get("digest")
         except (ValueError, AttributeError) as error:
             raise RunError(f"{path}: no prediction of this tool ({error}); --again writes a new one") from None
-        if before != prediction.digest:
+        if before != prediction["digest"]:
             raise RunError(f"{path}: another prediction was made before ({before}); --again replaces it")
         return path
     path.parent.mkdir(exist_ok=True)
-    write_document(path, prediction.as_dict() | {"digest": prediction.digest})
+    write_document(path, prediction)
     return path

@@ -50,35 +50,41 @@ def verdict_of(found: Mapping[str, Any]) -> str:
     return "Order right, level wrong" if off else "Good"
 
 
-def validity(folder: Path, predicted: Predicted, alpha: float = ALPHA) -> dict[str, Any]:
+def validity(folder: Path, predicted: Predicted) -> dict[str, Any]:
     """Read the results of the held-out tasks, and hold the prediction against them. Raises RunError where no task is in both.
 
     Returns plain JSON, of which `validity_doc` makes a document; `differences` are run minus tunnel, of each loop and measure, all
     of them one family; `pairs` those that the run tells apart, misplaced where the tunnel has them equal or in the other order.
     """
-    arms, held_out = predicted.arms, frozenset(predicted.prediction.held_out)
+    arms, held_out = predicted.arms, frozenset(predicted.prediction["held_out"])
     real = [record for record in each_record(folder) if record.task in held_out and record.arm in arms]
     shared = _scored_everywhere(real, arms) & _scored_everywhere(predicted.records, arms.values())
     real = [record for record in real if record.task in shared]
     tunnel = [record for record in predicted.records if record.task in shared]
     if not shared:
         raise RunError(f"{folder}: no held-out task was scored for every loop, in the run and in the tunnel")
+
+    def accuracy(records: Sequence[Record], arm: str) -> dict[str, Any] | None:
+        return interval_json(summarize([record for record in records if record.arm == arm]).accuracy)
+
     clusters, rights = _accuracies(real, arms)
     _, predicted_rights = _accuracies(tunnel, arms.values())
+    in_the_tunnel = {kind for record in tunnel for kind in record.errors}
+    errors = sum((Counter(record.errors) for record in real), Counter[str]())
     pairs_in_all = len(arms) * (len(arms) - 1) // 2
     found = {
-        "prediction": predicted.prediction.digest,
-        "fitted_tasks": len(predicted.prediction.fitted),
+        "prediction": predicted.prediction["digest"],
+        "fitted_tasks": len(predicted.prediction["fitted"]),
         "held_out_tasks": len(shared),
         "held_out_units": unit_count(clusters),
-        "units_needed": units_needed(pairs_in_all, alpha),
-        "loops": [{"arm": arm, "real": _accuracy(real, arm), "predicted": _accuracy(tunnel, name)} for arm, name in arms.items()],
-        "differences": [gap.as_dict() for gap in compare_records(arms, real, tunnel, alpha, MEASURES)],
-        "tau": interval_json(rank_agreement(rights, predicted_rights, clusters, alpha)),
-        "pairs": _told_apart(list(arms), rights, predicted_rights, clusters, alpha),
+        "units_needed": units_needed(pairs_in_all),
+        "loops": [{"arm": arm, "real": accuracy(real, arm), "predicted": accuracy(tunnel, name)} for arm, name in arms.items()],
+        "differences": [gap.as_dict() for gap in compare_records(arms, real, tunnel, measures=MEASURES)],
+        "tau": interval_json(rank_agreement(rights, predicted_rights, clusters)),
+        "pairs": _told_apart(list(arms), rights, predicted_rights, clusters),
         "pairs_in_all": pairs_in_all,
-        "unknown_errors": _unknown(real, tunnel),
-        "alpha": alpha,
+        "unknown_errors": {kind: errors[kind] for kind in sorted(errors.keys() - in_the_tunnel)},
+        "alpha": ALPHA,
     }
     return {"verdict": verdict_of(found), **found}
 
@@ -95,11 +101,7 @@ def _accuracies(records: Sequence[Record], arms: Iterable[str]) -> tuple[list[st
     return [values[0].clusters[task] for task in tasks], np.array([[each.means[task] for task in tasks] for each in values])
 
 
-def _accuracy(records: Sequence[Record], arm: str) -> dict[str, Any] | None:
-    return interval_json(summarize([record for record in records if record.arm == arm]).accuracy)
-
-
-def rank_agreement(real: Floats, predicted: Floats, clusters: Sequence[str], alpha: float = ALPHA) -> Interval | None:
+def rank_agreement(real: Floats, predicted: Floats, clusters: Sequence[str]) -> Interval | None:
     """Return Kendall's tau-b (1945) between the mean scores of loops on two sides, with a BCa bootstrap over tasks.
 
     `real`, `predicted`: [loop, task]. tau-b is the sum of sign·sign over all pairs of loops, divided by √(pairs untied in one ×
@@ -118,19 +120,17 @@ def rank_agreement(real: Floats, predicted: Floats, clusters: Sequence[str], alp
     whole = float(statistic(parts.sum(0, keepdims=True))[0])
     if np.isnan(whole):
         return None
-    low, high = bca(statistic, parts, alpha)
+    low, high = bca(statistic, parts, ALPHA)
     return Interval(whole, min(low, whole), max(high, whole), real.shape[1])
 
 
-def _told_apart(
-    names: Sequence[str], real: Floats, predicted: Floats, clusters: Sequence[str], alpha: float
-) -> list[dict[str, Any]]:
+def _told_apart(names: Sequence[str], real: Floats, predicted: Floats, clusters: Sequence[str]) -> list[dict[str, Any]]:
     """Return the pairs whose real accuracies differ, decided together (Holm 1979), the better loop first. Arrays: [loop, task]."""
     pairs = list(combinations(range(len(names)), 2))
     flips = [PairedFlip(real[a] - real[b], clusters) for a, b in pairs]
     pairs_apart: list[dict[str, Any]] = []
-    for (a, b), decided in zip(pairs, judge_family([(flip, 0.0) for flip in flips], alpha), strict=True):
-        if decided.p_holm < alpha:
+    for (a, b), decided in zip(pairs, judge_family([(flip, 0.0) for flip in flips], ALPHA), strict=True):
+        if decided.p_holm < ALPHA:
             gap = decided.difference
             if gap.value < 0:
                 a, b, gap = b, a, gap.turned
@@ -139,10 +139,3 @@ def _told_apart(
             ends = {"better": names[a], "worse": names[b], "real": gap.as_dict()}
             pairs_apart.append({**ends, "predicted": tunnel, "misplaced": misplaced})
     return pairs_apart
-
-
-def _unknown(real: Sequence[Record], tunnel: Sequence[Record]) -> dict[str, int]:
-    counts, tunnel_kinds = Counter[str](), {kind for record in tunnel for kind in record.errors}
-    for record in real:
-        counts.update(record.errors)
-    return {kind: count for kind, count in sorted(counts.items()) if kind not in tunnel_kinds}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -16,16 +17,17 @@ from whichloop.metrics.caveats import reasons
 from whichloop.metrics.record import Record
 from whichloop.metrics.tasks import GroupFindings, TaskFinding
 from whichloop.metrics.trajectory.causes import MEANINGS, Cause
+from whichloop.protocol.names import SCRIPTED
+from whichloop.runs.built_in import builtin_names
+from whichloop.runs.manifest import Settings
+from whichloop.runs.registry import is_generated
 from whichloop.text.doc import UNKNOWN, Cell, Doc, Lines, Table, lines_of
 from whichloop.text.numbers import counts, interval, p_value, short_name
 
-from .losses import ArmLosses, LostTrial, PairLosses, Why, copies
-from .minimal import MinimalFaults
-from .remedies import ablation_of
+from .losses import ArmLosses, LostTrial, PairLosses, Why
+from .replay import MinimalFaults
 from .trial import show_command
 
-MAX_ACROSS = 6
-"""Arms that stand side by side, below each other their causes; of more each has a row."""
 MAX_EXAMPLES = 2
 """Causes of which a terminal shows an example without -v, those that lost most."""
 MAX_TASKS = 40
@@ -34,70 +36,84 @@ READING = "trials lost to a cause (share of solved trials that show it too); ?: 
 UNDISTURBED = ("clean", IMPORTED)
 """Profiles under which no fault can be why nobody solved a task."""
 
+FACTORS: Mapping[str, Mapping[Cause, tuple[str, ...]]] = {
+    "bare": {
+        "parse": ("max_consecutive_errors=3,6", "keep_bad_replies=true,false"),
+        "tool argument": ("max_consecutive_errors=3,6", "check_types=false,true"),
+        "fault not recovered": ("max_consecutive_errors=3,6", "on_provider_error=stop,observe"),
+    },
+    "finish": {
+        "parse": ("parse_retries=2,5",),
+        "tool argument": ("list_tools_in_error=false,true",),
+        "termination": ("forced_finish=both,off",),
+    },
+    "phased": {
+        "fault not recovered": ("max_rounds=5,8", "failed_dependency=run,skip,fail"),
+        "tool argument": ("max_rounds=5,8",),
+        "termination": ("max_rounds=5,8", "failed_dependency=run,skip,fail"),
+    },
+    "react_extract": {
+        "parse": ("on_parse_error=finish,observe", "parse_retries=0,2"),
+        "termination": ("tell_extract=false,true",),
+    },
+    "stateless": {
+        "tool argument": ("constrain_names=false,true",),
+        "fault not recovered": ("max_recovery_rounds=2,4", "enable_error_recovery=true,false"),
+        "lost observation": ("max_history_length=10,none", "history_as=prose,messages"),
+    },
+}
+"""Loop → cause of a loss → factors of an ablation, each an option with its default first. Step limits are the suite's."""
+
+FENCES = "fences=refuse,read"
+"""The option that reads replies in a code fence, its default first."""
+GUARD = "guarded"
+"""The loop that puts defences around another one."""
+GUARDS = ("results=marked,plain", "tools=all,needed", "writes=free,confirmed")
+"""Factors of the defences against instructions in results, which can be put around any loop, each with its default first."""
+
 
 def why_doc(run: Results, why: Why, *, named: bool = False) -> Doc:
     """Return the losses of a run. `named`: two arms were asked for, so that where they part is no detail."""
     infos = {arm.info.arm: arm.info for arm in run.comparison.arms}
-    same = copies(run)
     explained = any(arm.causes for arm in why.arms)
+    causes = dict.fromkeys((cause, infos[arm.arm].subject) for arm in why.arms for cause in arm.causes)
+    meanings = [(cause, MEANINGS[cause].replace("the loop", f"the {subject}")) for cause, subject in causes]
     base_rates = [row for arm in why.arms for row in _base_rates(arm)]
     strangers = [arm.arm for arm in why.arms if arm.lost and not applies(infos[arm.arm])]
-    once = [arm for arm in why.arms if arm.arm not in same]
-    main, more = _examples(run, [] if named else once)
+    main, more = _examples(run, [] if named else why.arms)
     found: list[Table | Lines] = [
         lines_of(("Warning", f"measured of another form of calls: {', '.join(strangers)}" if strangers else "")),
         *_cause_tables(why.arms, infos),
         lines_of(
             ("Read", READING if base_rates else ""),
             ("Lost", "" if any(arm.lost for arm in why.arms) else "none"),
-            ("Same trials", [f"{arm.arm} = {same[arm.arm]}" for arm in why.arms if arm.arm in same]),
             *_untraced(why),
         ),
         *_pairs(run, why.pairs, detail=not named and len(why.pairs) != 1),
         main,
         more,
-        lines_of(("Next", _remedy(run, once, infos))),
+        lines_of(("Next", _remedy(run, why.arms, infos))),
         Table(
             "Lost trials, and solved ones that show the same",
             ("arm", "cause", "lost", "solved", "p", "as a cause", "kinds of fault"),
             tuple(base_rates),
             detail=True,
         ),
-        Table("Causes", ("cause", "means"), _meanings(why.arms, infos), detail=True),
+        Table("Causes", ("cause", "means"), tuple(meanings), detail=True),
         *(table for group in why.findings for table in task_tables(group, detail=explained)),
     ]
-    shown = tuple(block for block in found if (block.rows if isinstance(block, Table) else block.items))
-    return Doc(run.title, shown, {"run": str(run.folder.resolve())} | why.to_json() | {"same": same})
+    return Doc(run.title, tuple(found), {"run": str(run.folder.resolve())} | why.to_json())
 
 
 def _cause_tables(arms: Sequence[ArmLosses], infos: Mapping[str, ArmInfo]) -> Iterator[Table]:
     """Yield a table of causes and arms for each suite and profile."""
     for (suite, profile), members in groupby(arms, key=lambda arm: (infos[arm.arm].suite, infos[arm.arm].profile)):
         group = list(members)
-        total = Counter[Cause]()
-        for arm in group:
-            total.update(arm.causes)
-        causes = [cause for cause, _ in total.most_common()]
-        rows: list[list[Cell | str]] = [
-            [
-                short_name(infos[arm.arm]),
-                Cell(f"{arm.lost} of {arm.trials}", value=arm.lost),
-                *(_count(arm, cause) for cause in causes),
-            ]
-            for arm in group
-        ]
-        columns: list[Cell | str] = [infos[group[0].arm].subject, "lost", *causes]
-        if len(group) <= MAX_ACROSS:
-            columns[0] = "cause"
-            columns, *rows = map(list, zip(columns, *rows, strict=True))
+        total = sum((Counter(arm.causes) for arm in group), Counter[Cause]())
+        lost: list[tuple[Cell | str, ...]] = [("lost", *(Cell(f"{arm.lost} of {arm.trials}", value=arm.lost) for arm in group))]
+        rows = [(cause, *(_count(arm, cause) for arm in group)) for cause, _ in total.most_common()]
         if any(arm.trials for arm in group):
-            yield Table(f"{suite}, {profile}", tuple(map(str, columns)), tuple(map(tuple, rows)))
-
-
-def _meanings(arms: Sequence[ArmLosses], infos: Mapping[str, ArmInfo]) -> tuple[tuple[str, str], ...]:
-    """Return what each cause means that any arm lost trials to."""
-    causes = dict.fromkeys((cause, infos[arm.arm].subject) for arm in arms for cause in arm.causes)
-    return tuple((cause, MEANINGS[cause].replace("the loop", f"the {subject}")) for cause, subject in causes)
+            yield Table(f"{suite}, {profile}", ("cause", *(short_name(infos[arm.arm]) for arm in group)), (*lost, *rows))
 
 
 def _count(arm: ArmLosses, cause: Cause) -> Cell:
@@ -175,6 +191,26 @@ def _remedy(run: Results, arms: Sequence[ArmLosses], infos: Mapping[str, ArmInfo
     return ""
 
 
+def ablation_of(arm: ArmInfo, cause: Cause, settings: Settings, fault: str = "") -> str:
+    """Return the command that varies the options of an arm's loop that concern a cause; empty where none is known to.
+
+    `fault`: the kind that most of these losses came from; of replies in a code fence only the option concerns that reads them, and
+    no option helps a model that is weak in what prompts teach, such as units.
+    Instructions that were obeyed concern no option of a loop, but those of the defences that can be put around any.
+    Only of arms with the scripted model and a generated suite, and with the loop's defaults: for those a command says it all.
+    """
+    subject, factors = arm.loop, FACTORS.get(arm.loop, {}).get(cause, ())
+    if cause == "obeyed instruction" and arm.loop in builtin_names("loop"):
+        subject, factors = f"{GUARD}(loop={arm.loop})", GUARDS
+    if cause == "parse" and fault == "wire.fenced" and arm.loop == "bare":
+        factors = (FENCES,)
+    is_known = arm.model == SCRIPTED and is_generated(settings.suite.partition("(")[0]) and not arm.options
+    if fault.startswith("weakness.") or not factors or not is_known:
+        return ""
+    varied = [word for factor in factors for word in ("--vary", factor)]
+    return shlex.join(["whichloop", "compare", "--loop", subject, *varied, "--suite", settings.suite, "--profile", arm.profile])
+
+
 # --- pairs and tasks ---
 
 
@@ -239,7 +275,7 @@ def _task(task: TaskFinding, arms: Sequence[str], profile: str) -> tuple[str, ..
 
 def minimal_doc(folder: Path, record: Record, minimal: MinimalFaults, again: str) -> Doc:
     """Return the smallest set of faults with which a trial is lost. `again`: the command that runs it so."""
-    proof = "proven: no smaller set loses it" if minimal.is_smallest else "not proven: no more runs were allowed"
+    proof = "proven: no smaller set loses it" if minimal.smallest else "not proven: no more runs were allowed"
     faults = ("Faults", list(minimal.faults) or "none: it is lost without any fault, too")
     landed = ("Of", f"{len(minimal.landed)} that landed")
     lines = lines_of(faults, landed, ("Smallest", proof), ("Runs", str(minimal.runs)), ("Next", again))

@@ -1,20 +1,20 @@
 """The losses of a run: each lost trial's cause, and where it parts from a trial of the same task that another arm solved.
 
-Traces are read one by one, each once; only counts and some examples are kept.
+Traces are read one by one, each once.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import combinations
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from whichloop.experiments.compare.results import Results
 from whichloop.metrics.arm_info import ArmInfo
-from whichloop.metrics.comparison import same_pairs
-from whichloop.metrics.record import Record, records_by_arm
+from whichloop.metrics.record import Record
+from whichloop.metrics.statistics import ALPHA, fisher_greater
 from whichloop.metrics.tasks import GroupFindings, task_findings
 from whichloop.metrics.trajectory.causes import Cause, Divergence, Loss
 from whichloop.metrics.trajectory.divergence import divergence, explain
@@ -25,10 +25,17 @@ from whichloop.runs.store.files import RunError
 from whichloop.runs.store.trials import Traces
 from whichloop.text.numbers import short_name
 
-from .base_rates import BaseRate, base_rates
-
 Example = TypeVar("Example", bound=Loss)
 ArmPair = tuple[str, str]
+MAX_SOLVED = 150
+"""Solved trials of a run that are looked at, as many of each arm, evenly spread over its tasks: to read all takes several times as
+long as to explain the losses."""
+MIN_SOLVED = 30
+"""Solved trials of an arm that are looked at however many arms there are."""
+AS_OFTEN = 0.5
+"""Of the share of lost trials: a cause that a smaller share of solved trials shows is not called in doubt."""
+LOST_ONLY: frozenset[Cause] = frozenset({"time limit", "budget", "crash", "answer refused", "other"})
+"""Causes that only a lost trial can have, so that they have no base rate."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +47,36 @@ class LostTrial(Loss):
     stop: str | None
     solved_by: int = 0
     """Number of arms of the same suite and profile that solved the same trial."""
+
+
+@dataclass(frozen=True, slots=True)
+class BaseRate:
+    """How many lost and how many solved trials of an arm show one cause, each by itself."""
+
+    lost: int
+    """Lost trials that were lost to it."""
+    of_lost: int
+    """Lost trials with a trace."""
+    solved: int
+    """Solved trials in which the same rules name it."""
+    of_solved: int
+    """Solved trials that were looked at; at least one."""
+    is_sample: bool
+    """There are more solved trials with a trace."""
+
+    @property
+    def p(self) -> float:
+        """The chance of at least so many among the lost if solved trials had it as often: Fisher's exact test, one-sided."""
+        return fisher_greater((self.lost, self.of_lost), (self.solved, self.of_solved))
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Not shown to be a cause: solved trials show it at least half as often, and the test does not tell the shares apart."""
+        return self.solved / self.of_solved >= AS_OFTEN * self.lost / self.of_lost and self.p >= ALPHA
+
+    def to_json(self) -> dict[str, Any]:
+        counts = {"lost": self.lost, "of_lost": self.of_lost, "solved": self.solved, "of_solved": self.of_solved}
+        return counts | {"sample": self.is_sample, "p": self.p, "doubtful": self.is_doubtful}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +132,13 @@ class Why:
 
     pairs: tuple[PairLosses, ...]
     arms: tuple[ArmLosses, ...]
-    untraced: int
-    """Number of unsolved trials without a trace that could show the cause."""
     findings: tuple[GroupFindings, ...]
     """Findings from all arms of the selected suites and profiles."""
+
+    @property
+    def untraced(self) -> int:
+        """Number of unsolved trials without a trace that could show the cause."""
+        return sum(sum(arm.ended.values()) for arm in self.arms)
 
     def to_json(self) -> dict[str, Any]:
         pairs, arms = [asdict(pair) for pair in self.pairs], [arm.to_json() for arm in self.arms]
@@ -150,25 +190,6 @@ def comparable(run: Results) -> list[ArmPair]:
     return [(a.arm, b.arm) for a, b in combinations(infos, 2) if (a.suite, a.profile) == (b.suite, b.profile)]
 
 
-def copies(run: Results) -> dict[str, str]:
-    """Return arm → the first arm of its suite and profile that did the same in every trial; an arm without one is left out."""
-    summaries = {arm.info.arm: arm.summary for arm in run.comparison.arms}
-    by_arm = records_by_arm(run.records, run.comparison.infos)
-    first_of: dict[str, str] = {}
-    for first, later in same_pairs(comparable(run), summaries, by_arm):
-        first_of.setdefault(later, first)
-    return first_of
-
-
-def _task_named(run: Results, task: str) -> str:
-    """Return the id of the task that is meant. Raises RunError."""
-    task_ids = meant(task, list(dict.fromkeys(record.task for record in run.records)))
-    if len(task_ids) != 1:
-        found = f"matches {len(task_ids)} tasks: {several(task_ids)}" if task_ids else "is no task of its trials"
-        raise RunError(f"{run.folder}: {task!r} {found}")
-    return task_ids[0]
-
-
 # --- causes ---
 
 
@@ -178,99 +199,69 @@ def losses_explained(
     pairs: Sequence[ArmPair] | None = None,
     arms: Sequence[str] | None = None,
     task: str | None = None,
-    most: int | None = None,
 ) -> Why:
     """Explain the losses of a run.
 
     `pairs`: pairs of arm names; None: all comparable ones. `arms`: arms whose losses are explained on their own; None: those of the
     pairs, or all if there is no pair. `task`: only its trials; a part of its id will do if no other has it.
-    `most`: maximum examples per cause, pair and loser; None: all.
 
     Raises RunError for a task that is unknown or not the only one, and for an invalid trace.
     """
-    only = None if task is None else _task_named(run, task)
-    records = run.records if only is None else [record for record in run.records if record.task == only]
+    records = run.records
+    if task is not None:
+        named = meant(task, list(dict.fromkeys(record.task for record in records)))
+        if len(named) != 1:
+            found = f"matches {len(named)} tasks: {several(named)}" if named else "is no task of its trials"
+            raise RunError(f"{run.folder}: {task!r} {found}")
+        records = [record for record in records if record.task == named[0]]
     matched = comparable(run) if pairs is None else list(pairs)
     paired = {arm for pair in matched for arm in pair}
     infos = {info.arm: info for info in run.comparison.infos}
     alone = list(arms) if arms is not None else [arm for arm in infos if not paired or arm in paired]
     groups = {_group(infos[arm]) for arm in (*paired, *alone)}
     concerned = {arm: info for arm, info in infos.items() if _group(info) in groups}
-    collected = _Collected(run, concerned, matched, alone, most)
-    for cell in _cells(records if len(concerned) > 1 else [record for record in records if not record.is_solved], concerned):
-        collected.add(cell)
+    collected = _Collected(run, concerned, matched, alone)
+    cells: dict[tuple[str, int], list[Record]] = {}
+    for record in records:
+        if record.status == "scored" and record.arm in concerned and (len(concerned) > 1 or not record.is_solved):
+            cells.setdefault((record.task, record.repeat), []).append(record)
+    for key in sorted(cells):
+        collected.add(cells[key])
     of_arms = [record for record in records if record.arm in concerned]
     findings = task_findings(of_arms, list(concerned.values()), alpha=run.comparison.alpha)
-    return Why(tuple(map(collected.pair, matched)), collected.arms(records), collected.untraced, findings)
-
-
-def _lost(record: Record, loss: Loss, cell: Iterable[Record], infos: Mapping[str, ArmInfo]) -> LostTrial:
-    group = _group(infos[record.arm])
-    solvers = (each.arm for each in cell if each.status == "scored" and each.is_solved)
-    solved_by = sum(arm in infos and _group(infos[arm]) == group for arm in solvers)
-    of: dict[str, Any] = {"task": record.task, "repeat": record.repeat, "stop": record.stop, "solved_by": solved_by}
-    return LostTrial(**vars(loss.of(infos[record.arm].subject)), **of)
+    return Why(tuple(map(collected.pair, matched)), collected.arms(records), findings)
 
 
 def _group(info: ArmInfo) -> tuple[str, str]:
     return info.suite, info.profile
 
 
-def _cells(records: Sequence[Record], arms: Mapping[str, ArmInfo]) -> Iterator[list[Record]]:
-    """Yield the scored trials of each task and repeat."""
-    cells: dict[tuple[str, int], list[Record]] = {}
-    for record in (record for record in records if record.status == "scored" and record.arm in arms):
-        cells.setdefault((record.task, record.repeat), []).append(record)
-    for key in sorted(cells):
-        yield cells[key]
+def kinds_of(losses: Iterable[Loss]) -> dict[Cause, dict[str, int]]:
+    """Return cause → kind of fault → number of losses, the most common causes and kinds first, equals by name."""
+    kinds: dict[Cause, dict[str, int]] = {}
+    faults = Counter((loss.cause, loss.fault) for loss in losses)
+    for (cause, fault), many in sorted(faults.items(), key=lambda item: (-item[1], item[0])):
+        kinds.setdefault(cause, {})[fault] = many
+    return dict(sorted(kinds.items(), key=lambda item: (-sum(item[1].values()), item[0])))
 
 
-@dataclass(slots=True)
-class _Tally(Generic[Example]):
-    """Causes with their kinds of fault, and examples of each."""
+def _causes(kinds: Mapping[Cause, Mapping[str, int]]) -> dict[Cause, int]:
+    return {cause: sum(many.values()) for cause, many in kinds.items()}
 
-    faults: Counter[tuple[Cause, str]] = field(default_factory=Counter)
-    kept: dict[Cause, list[tuple[int, Example]]] = field(default_factory=dict)
 
-    def add(self, example: Example, most: int | None, telling: int = 0) -> None:
-        """Count one. Of a cause's examples `most` are kept, those that tell most, the first among equals; all of them if None."""
-        self.faults[example.cause, example.fault] += 1
-        examples = self.kept.setdefault(example.cause, [])
-        examples.append((telling, example))
-        if most is not None:
-            examples.sort(key=lambda ranked: -ranked[0])
-            del examples[most:]
-
-    @property
-    def kinds(self) -> dict[Cause, dict[str, int]]:
-        """The kinds of fault of each cause, the most common first, equals by name."""
-        kinds: dict[Cause, dict[str, int]] = {}
-        for (cause, fault), many in sorted(self.faults.items(), key=lambda item: (-item[1], item[0])):
-            kinds.setdefault(cause, {})[fault] = many
-        return dict(sorted(kinds.items(), key=lambda item: (-sum(item[1].values()), item[0])))
-
-    @property
-    def causes(self) -> dict[Cause, int]:
-        return {cause: sum(many.values()) for cause, many in self.kinds.items()}
-
-    @property
-    def examples(self) -> tuple[Example, ...]:
-        return tuple(example for cause in self.kinds for _, example in self.kept[cause])
+def _by_cause(losses: Sequence[Example]) -> tuple[Example, ...]:
+    causes = list(kinds_of(losses))
+    return tuple(sorted(losses, key=lambda loss: causes.index(loss.cause)))
 
 
 class _Collected:
-    """The causes collected so far."""
-
-    def __init__(
-        self, run: Results, infos: Mapping[str, ArmInfo], pairs: Sequence[ArmPair], alone: Sequence[str], most: int | None
-    ) -> None:
-        self._traces, self._limits, self._infos, self._most = Traces(run.folder), run.manifest.step_limits, infos, most
-        self.untraced = 0
+    def __init__(self, run: Results, infos: Mapping[str, ArmInfo], pairs: Sequence[ArmPair], alone: Sequence[str]) -> None:
+        self._traces, self._limits, self._infos = Traces(run.folder), run.manifest.step_limits, infos
         self._counts: dict[ArmPair, Counter[tuple[bool, bool]]] = {pair: Counter() for pair in pairs}
         self._tasks: dict[ArmPair, set[str]] = {pair: set() for pair in pairs}
-        self._parted: defaultdict[tuple[ArmPair, str], _Tally[Divergence]] = defaultdict(_Tally)
+        self._parted: defaultdict[tuple[ArmPair, str], list[Divergence]] = defaultdict(list)
         """By pair and loser."""
-        self._alone: dict[str, _Tally[LostTrial]] = {arm: _Tally() for arm in alone}
+        self._alone: dict[str, list[LostTrial]] = {arm: [] for arm in alone}
         self._ended: dict[str, Counter[str]] = {arm: Counter() for arm in alone}
 
     def add(self, cell: Sequence[Record]) -> None:
@@ -296,23 +287,24 @@ class _Collected:
         self, record: Record, cell: Sequence[Record], winners: Sequence[tuple[ArmPair, str, Sequence[TracedStep]]]
     ) -> None:
         if not record.trace_at:
-            self.untraced += 1
             if record.arm in self._ended:
                 self._ended[record.arm][record.reason or record.stop or ""] += 1
             return
         trial = TracedTrial(self._traces.read(record), record, limit=self._limits.get(record.arm))
         if record.arm in self._alone:
-            lost = _lost(record, explain(trial), cell, self._infos)
-            self._alone[record.arm].add(lost, self._most, lost.solved_by)
+            info, loss = self._infos[record.arm], explain(trial)
+            solved_by = sum(each.is_solved and _group(self._infos[each.arm]) == _group(info) for each in cell)
+            of: dict[str, Any] = {"task": record.task, "repeat": record.repeat, "stop": record.stop, "solved_by": solved_by}
+            self._alone[record.arm].append(LostTrial(**vars(loss.of(info.subject)), **of))
         for pair, winner, steps in winners:
             if steps:
                 parted = divergence(winner, steps, trial) or _same_course(winner, record, len(trial.course))
-                self._parted[pair, record.arm].add(parted.of(self._infos[record.arm].subject), self._most)
+                self._parted[pair, record.arm].append(parted.of(self._infos[record.arm].subject))
 
     def pair(self, pair: ArmPair) -> PairLosses:
         """Return what two arms lost to each other."""
         counts = self._counts[pair]
-        tallies = {arm: self._parted[pair, arm] for arm in pair}
+        parted = {arm: self._parted[pair, arm] for arm in pair}
         return PairLosses(
             *pair,
             both=counts[True, True],
@@ -320,8 +312,8 @@ class _Collected:
             only_b=counts[False, True],
             neither=counts[False, False],
             tasks=len(self._tasks[pair]),
-            causes={arm: tally.causes for arm, tally in tallies.items()},
-            divergences=tuple(example for tally in tallies.values() for example in tally.examples),
+            causes={arm: _causes(kinds_of(own)) for arm, own in parted.items()},
+            divergences=tuple(each for own in parted.values() for each in _by_cause(own)),
         )
 
     def arms(self, records: Sequence[Record]) -> tuple[ArmLosses, ...]:
@@ -332,21 +324,57 @@ class _Collected:
         errored: dict[str, Counter[str]] = {arm: Counter() for arm in self._alone}
         for record in (record for record in records if record.status == "errored" and record.arm in errored):
             errored[record.arm][record.reason] += 1
-        rates = base_rates(self._traces, records, {arm: tally.causes for arm, tally in self._alone.items()})
+        kinds = {arm: kinds_of(own) for arm, own in self._alone.items()}
+        rates = base_rates(self._traces, records, {arm: _causes(own) for arm, own in kinds.items()})
         return tuple(
             ArmLosses(
                 arm=arm,
                 trials=trials[arm],
                 lost=lost[arm],
-                causes=tally.causes,
-                kinds=tally.kinds,
-                examples=tally.examples,
+                causes=_causes(kinds[arm]),
+                kinds=kinds[arm],
+                examples=_by_cause(own),
                 ended=dict(self._ended[arm]),
                 errored=dict(errored[arm]),
                 base_rates=rates[arm],
             )
-            for arm, tally in self._alone.items()
+            for arm, own in self._alone.items()
         )
+
+
+# --- base rates: how common the causes are among solved trials ---
+
+
+def base_rates(
+    traces: Traces, records: Sequence[Record], named: Mapping[str, Mapping[Cause, int]]
+) -> dict[str, dict[Cause, BaseRate]]:
+    """Ask the rules that name the cause of a loss about solved trials, too: what would they have named, had it been lost?
+
+    Return the base rates of each arm's causes; none of those in `LOST_ONLY`, nor of an arm without the trace of a solved trial.
+
+    `named`: arm → cause → trials lost to it. Raises RunError for an invalid trace.
+    """
+    arms = {arm for arm, causes in named.items() if not LOST_ONLY.issuperset(causes)}
+    solved: dict[str, list[Record]] = {}
+    for record in records:
+        if record.arm in arms and record.status == "scored" and record.is_solved and record.trace_at:
+            solved.setdefault(record.arm, []).append(record)
+    most = max(MAX_SOLVED // max(len(arms), 1), MIN_SOLVED)
+    shown: dict[str, Counter[Cause]] = {arm: Counter() for arm in named}
+    for arm, own in solved.items():
+        spread = own if len(own) <= most else [own[-(-place * len(own) // most) - 1] for place in range(1, most + 1)]
+        shown[arm].update(explain(TracedTrial(traces.read(record), record)).cause for record in spread)
+    looked_at = {arm: causes.total() for arm, causes in shown.items()}
+    return {
+        arm: {
+            cause: BaseRate(
+                many, sum(causes.values()), shown[arm][cause], looked_at[arm], is_sample=looked_at[arm] < len(solved[arm])
+            )
+            for cause, many in causes.items()
+            if looked_at[arm] and cause not in LOST_ONLY
+        }
+        for arm, causes in named.items()
+    }
 
 
 def _same_course(winner: str, record: Record, step: int) -> Divergence:

@@ -43,11 +43,11 @@ def trial_doc(folder: Path, trace: JudgedTrace, record: Record, *, full: bool = 
     subject = "agent" if trace.is_imported else "loop"
     loss = explain(TracedTrial(trace.trace, record, limit=trace.limit)).of(subject) if is_lost else None
     steps = (NO_CONTENT,) if trace.is_blank else (" ".join(trace.trace.head.query.split()), *_steps(trace))
-    prompts = tuple(line for piece in told for line in (f"── {piece.label}", *_indented(piece.text)))
+    prompts = [line for piece in told for line in (f"── {piece.label}", *(f"   {text}" for text in piece.text.split("\n")))]
     blocks_shown = (
         lines_of(("Fault", [_fate(fault) for fault in record.faults])),
         TraceLines("", steps),
-        TraceLines("Prompts and replies", prompts, detail=True),
+        TraceLines("Prompts and replies", tuple(prompts), detail=True),
         lines_of(
             *ending(trace),
             ("Cause", "" if loss is None else f"{loss.cause}, step {loss.step}: {loss.detail}"),
@@ -55,10 +55,6 @@ def trial_doc(folder: Path, trace: JudgedTrace, record: Record, *, full: bool = 
         ),
     )
     return Doc(record.name, blocks_shown, trace.to_json() | ({} if loss is None else asdict(loss)))
-
-
-def _indented(text: str) -> list[str]:
-    return [f"   {line}" for line in text.split("\n")]
 
 
 def _steps(trace: JudgedTrace) -> Iterator[str]:

@@ -139,19 +139,13 @@ def collection_html(several: SeveralRuns) -> str:
     return page_html(_versus(several.verdict), _joined([doc.title, *about]), [part])
 
 
-def validity_html(folder: Path, doc: Doc) -> str:
-    """Return the page of a validation of the run in a folder."""
-    part = Part("", doc.blocks, validity(doc))
-    return page_html("Does the tunnel predict this run?", f"{doc.title} · run {run_name(folder)}", [part])
-
-
 def _parts(run: Results) -> list[Part]:
     """Return what a run says, the answer first. What cannot be read is told where it would stand."""
     why: Why | None = None
     more: list[Part] = []
     here = replace(run, folder=Path(run_name(run.folder)))  # the page does not depend on where the run is
     try:
-        why = losses_explained(replace(run, folder=run.folder.resolve()), most=None)
+        why = losses_explained(replace(run, folder=run.folder.resolve()))
         if any(arm.lost for arm in why.arms):
             more.append(Part("Why trials were lost", why_doc(here, why).blocks, is_folded=True))
     except RunError as error:
