@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from whichloop.protocol.json_text import load_json
 
@@ -36,7 +37,8 @@ class JsonRow(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
-R = TypeVar("R", bound=BaseModel)
+R = TypeVar("R")
+_reader_of = cache(TypeAdapter)
 
 
 def text_lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -77,9 +79,10 @@ def text_file(path: Path) -> str:
 
 
 def checked(kind: type[R], value: Any, where: str = "") -> R:
-    """Return the value as a row of its kind. Raises ValueError that names the first field that is missing or wrong."""
+    """Return the value as its kind, a row or another type. Raises ValueError that names the first field that is missing or wrong."""
     try:
-        return kind.model_validate(value)
+        read: R = _reader_of(kind).validate_python(value)
+        return read
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         field = ".".join(map(str, first["loc"]))

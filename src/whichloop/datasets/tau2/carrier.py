@@ -10,60 +10,35 @@ from collections.abc import Callable
 from datetime import date, timedelta
 from typing import Any, Literal
 
-from pydantic import Field
-
-from .domain import ClosedRow, Database, Functions, NotFound, OpenRow, Record, RefusedCall, by_name, first
+from .domain import ClosedRow, Database, Functions, NotFound, Record, RefusedCall, by_name, first, rows, shape
 
 TODAY = date(2025, 2, 25)
 DAYS_TO_PAY = 14
 
 
-class _Customer(OpenRow):
-    customer_id: str
-    full_name: str
-    date_of_birth: str
-    phone_number: str
-    line_ids: list[str] = Field(default_factory=list)
-    bill_ids: list[str] = Field(default_factory=list)
-
-
-class _Line(OpenRow):
-    line_id: str
-    phone_number: str
-    status: Literal["Active", "Suspended", "Pending Activation", "Closed"] = "Pending Activation"
-    plan_id: str
-    data_used_gb: float = 0.0
-    data_refueling_gb: float = 0.0
-    roaming_enabled: bool = False
-
-
-class _Plan(OpenRow):
-    plan_id: str
-    data_limit_gb: float
-    price_per_month: float
-    data_refueling_price_per_gb: float
-
-
-class _Bill(OpenRow):
-    bill_id: str
-    customer_id: str
-    issue_date: str
-    total_due: float
-    status: Literal["Draft", "Issued", "Awaiting Payment", "Paid", "Overdue", "Disputed"] = "Draft"
-
-
-class _Device(OpenRow):
-    device_id: str
-
-
-class CompanyTables(ClosedRow):
-    """The shape of `db.toml`; fields that no tool reads are kept."""
-
-    customers: list[_Customer]
-    lines: list[_Line]
-    plans: list[_Plan]
-    bills: list[_Bill]
-    devices: list[_Device]
+TABLES = shape(
+    ClosedRow,
+    customers=rows(
+        **dict.fromkeys(("customer_id", "full_name", "date_of_birth", "phone_number"), str),
+        line_ids=(list[str], []),
+        bill_ids=(list[str], []),
+    ),
+    lines=rows(
+        **dict.fromkeys(("line_id", "phone_number", "plan_id"), str),
+        status=(Literal["Active", "Suspended", "Pending Activation", "Closed"], "Pending Activation"),
+        data_used_gb=(float, 0.0),
+        data_refueling_gb=(float, 0.0),
+        roaming_enabled=(bool, False),
+    ),
+    plans=rows(plan_id=str, data_limit_gb=float, price_per_month=float, data_refueling_price_per_gb=float),
+    bills=rows(
+        **dict.fromkeys(("bill_id", "customer_id", "issue_date"), str),
+        total_due=float,
+        status=(Literal["Draft", "Issued", "Awaiting Payment", "Paid", "Overdue", "Disputed"], "Draft"),
+    ),
+    devices=rows(device_id=str),
+)
+"""The shape of `db.toml`; fields that no tool reads are kept."""
 
 
 # --- finding ---

@@ -17,7 +17,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StrictBool
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, create_model
 
 from whichloop.datasets.importing.json_files import JsonRow, checked, json_file
 from whichloop.datasets.task import Toolset
@@ -46,7 +46,7 @@ class Domain:
     name: str
     table: str = ""
     """A table that no other domain's `db.json` has; empty: the data stands in other files."""
-    tables: type[JsonRow] = JsonRow
+    tables: type[BaseModel] = JsonRow
     """The shape of `db.json`."""
     tools: Sequence[Callable[..., Any]]
     """The agent's; in a domain whose user has tools they are the agent's too, tau2's solo mode. What `wording.toml`
@@ -230,6 +230,22 @@ class ClosedRow(JsonRow):
     """The shape of a record that has no other fields."""
 
     model_config = ConfigDict(extra="forbid")
+
+
+def shape(base: type[BaseModel] = OpenRow, /, **fields: Any) -> type[BaseModel]:
+    """Return the shape of a record: each field's type, or its type and default."""
+    typed = {name: kind if isinstance(kind, tuple) else (kind, ...) for name, kind in fields.items()}
+    return create_model("Record", __base__=base, **typed)
+
+
+def table(**fields: Any) -> Any:
+    """Return the shape of records by their ids."""
+    return dict[str, shape(**fields)]  # type: ignore[misc]  # a type that is made at run time
+
+
+def rows(**fields: Any) -> Any:
+    """Return the shape of a list of records."""
+    return list[shape(**fields)]  # type: ignore[misc]  # a type that is made at run time
 
 
 MAX_TASK_ID_CHARS = 400

@@ -13,7 +13,7 @@ from typing import Any, get_args
 from whichloop.protocol import Plan, PlannedCall, Query, Tool
 from whichloop.protocol.json_text import digest
 
-from ..importing.json_files import JsonRow, check_limit, checked, json_file, text_file
+from ..importing.json_files import check_limit, checked, json_file, text_file
 from ..task import Environment, Suite, Task, WorldEnvironment
 from ..with_user import ASKING_USER_TOOLS, USER_TOOLS, FurtherRequest, ProposedCall, ScriptedUser, with_user
 from . import airline, mock, retail, telecom
@@ -287,10 +287,6 @@ def _policy(folder: Path, domain: Domain) -> str:
     raise ValueError(f"{folder}: the folder holds no policy_solo.md or policy.md")
 
 
-class _Splits(JsonRow):
-    splits: dict[str, list[str]]
-
-
 def load(data: Path | None = None, split: str | None = None, limit: int | None = None, wishes: Wishes = "at_once") -> Suite:
     """Read the suite `tau2` from a domain's folder as published; the data is not part of this package.
 
@@ -316,7 +312,7 @@ def load(data: Path | None = None, split: str | None = None, limit: int | None =
     policy = _policy(folder, domain)
     splits: Mapping[str, Sequence[str]] = {}
     if path_of_splits.is_file():
-        splits = checked(_Splits, {"splits": json_file(path_of_splits)}, str(path_of_splits)).splits
+        splits = checked(dict[str, list[str]], json_file(path_of_splits), str(path_of_splits))
     split_of = {task_id: name for name in ("train", "dev", "test") for task_id in splits.get(name, ())}
     tools = {tool.__name__ for tool in domain.tools}
     known: Mapping[Side, Collection[str]] = {"assistant": tools - {*domain.user_tools}, "user": domain.user_tools}
