@@ -79,7 +79,7 @@ def text_file(path: Path) -> str:
 
 
 def checked(kind: type[R], value: Any, where: str = "") -> R:
-    """Return the value as its kind, a row or another type. Raises ValueError that names the first field that is missing or wrong."""
+    """Return the value as a row or another type. Raises ValueError that names the first field that is missing or wrong."""
     try:
         read: R = _reader_of(kind).validate_python(value)
         return read

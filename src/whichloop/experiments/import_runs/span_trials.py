@@ -14,7 +14,7 @@ from whichloop.protocol.values import counted, shown_short
 from .chats import as_text, asked_in, parsed, said_in
 from .conversation import ConversationItem, ModelTurn, answer_in
 from .foreign_trials import NEITHER, NO_SCORE, NO_TASK, ForeignArm, ForeignLog, ForeignTrace, ReadingOptions
-from .own_trials import OwnTrial, own_trial
+from .own_trials import add_own_trial
 from .spans import TRIAL, Span, Walk, prompt_of, reply_of
 from .values import answer_of, cut, located, name_of, names_in_a_line, nothing_at, other_scores, reason_line, value_at
 
@@ -121,11 +121,9 @@ class GatheredSpans:
         root, values = trace.root, _values(trace)
         own = parsed(root.values.get(TRIAL))
         below = sorted((span for span in trace.spans if span is not root), key=lambda span: span.start)
-        read = own_trial(own, [span.content for span in below]) if isinstance(own, Mapping) else None
-        if isinstance(read, OwnTrial):
-            read.add_to(self.trials)
+        content = [span.content for span in below]
+        if isinstance(own, Mapping) and add_own_trial(self.trials, own, content, f"trace {trace.name}"):
             return
-        self.trials.notes += [f"trace {trace.name}: {read}"] if read else []
         walk, place, results = Walk(trace.spans), self.reading.columns.get("score"), self._results(trace)
         items = walk.items()
         self._unknown += [] if walk.is_whole else [(walk.unknown or [root.name])[0]]
