@@ -11,7 +11,7 @@ from typing import Any, Literal
 from whichloop.protocol import Ref
 
 from ..generating import Draft, Draw, draw_new, part
-from ..story import DeadEnd, Story, Wording, told_by
+from ..story import DeadEnd, Story, Wording
 from ..task import Task, WorldEnvironment
 from .plant import QUANTITIES, TOOLS, Plant, Quantity, draw_plant
 
@@ -163,6 +163,3 @@ class Repair(Story):
         machine = self.choice(list(self.plant.machines.values()))["name"]
         aside = aside.format(who=who, machine=machine, symptom=self.choice(texts["symptoms"])).format(n=self.integer(3, 29))
         return self.draft(f"{aside[0].upper()}{aside[1:]} {request} {texts['answer_format']}", answer)
-
-
-template = told_by(Repair)
