@@ -357,6 +357,10 @@ class Toolset(Generic[World]):
             for tool, function in zip(self._templates, self._functions, strict=True)
         )
 
+    def over(self, world: World, read_state: Callable[[World], Any] = lambda world: None) -> WorldEnvironment[World]:
+        """Return an environment of the tools alone. `read_state`: see `WorldEnvironment`."""
+        return WorldEnvironment(self.bound_to(world), world, read_state)
+
 
 @dataclass(frozen=True, slots=True)
 class WorldEnvironment(Generic[World]):

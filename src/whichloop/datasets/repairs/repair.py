@@ -18,14 +18,10 @@ from .plant import QUANTITIES, TOOLS, Plant, Quantity, draw_plant
 Trouble = Literal["none", "drops once", "drops twice", "rate limit", "garbage", "out of range", "moved", "moved twice", "lost"]
 
 
-def _environment(plant: Plant) -> WorldEnvironment[Plant]:
-    return WorldEnvironment(TOOLS.bound_to(plant), plant, Plant.state)
-
-
 def open_plant(task: Task) -> WorldEnvironment[Plant]:
     plant = draw_plant(task.world["plant"])
     plant.trouble = task.world["trouble"]
-    return _environment(plant)
+    return TOOLS.over(plant, Plant.state)
 
 
 class Repair(Story):
@@ -40,7 +36,7 @@ class Repair(Story):
         self.plant.trouble = self.trouble
         self.orders = [(asset, job) for _, asset, job in self.plant.work_orders]
         self._numbers_so_far: set[str] = set()
-        self.begin(_environment(self.plant), {"plant": number, "trouble": self.trouble})
+        self.begin(TOOLS.over(self.plant, Plant.state), {"plant": number, "trouble": self.trouble})
 
     def machine(self) -> tuple[str, dict[str, Any]]:
         """Draw a machine: its asset number, and what it is."""

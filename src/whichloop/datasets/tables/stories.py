@@ -35,8 +35,7 @@ def open_desk(task: Task) -> WorldEnvironment[Connections]:
 @cache
 def _desk() -> WorldEnvironment[Connections]:
     """Return the one environment of all stories: no query changes anything."""
-    desk = Connections()
-    return WorldEnvironment(TOOLS.bound_to(desk), desk)
+    return TOOLS.over(Connections())
 
 
 def rows_of(table: str) -> tuple[Row, ...]:
