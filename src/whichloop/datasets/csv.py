@@ -26,16 +26,12 @@ def separator_in(line: str) -> str:
     return match[1] if match else ""
 
 
-def delimiter_in(line: str) -> str:
-    """Return the sign between cells that the first line of a file says, or has most often: comma, tab, semicolon or bar."""
-    return separator_in(line) or max(DELIMITERS, key=line.count)
-
-
 def csv_table(path: Path, delimiter: str | None = None, *, decimal_comma: bool = False) -> RowTable:
     """Return a CSV file (RFC 4180) as a table. Raises OSError for an unreadable file, ValueError for a bad header."""
     csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE_BYTES))  # of the process
     first = next((line for _, line in text_lines(path) if line.strip()), "")
-    said, sign = separator_in(first), delimiter or delimiter_in(first)
+    said = separator_in(first)
+    sign = delimiter or said or max(DELIMITERS, key=first.count)
     head = 2 if said else 1
     _, header = next(islice(_records(path, sign), head - 1, None), (0, []))
     names = [name.strip() for name in header]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -18,6 +18,8 @@ MAX_FILE_BYTES = 500_000_000
 """Largest file: its tasks are all held in memory."""
 MAX_DEPTH = 100
 """Deepest nesting of JSON: not every library takes what is deeper."""
+MAX_ID_CHARS = 400
+"""Longest id of a task: those of tau2, which list all that is wrong, have up to 215."""
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -27,8 +29,15 @@ def _filled(text: str) -> str:
     return text
 
 
+def _one_line_id(text: str) -> str:
+    if not text or len(text) > MAX_ID_CHARS or not text.isprintable():
+        raise ValueError(f"{text[:60]!r} is not an id: one line of 1 to {MAX_ID_CHARS} printable characters")
+    return text
+
+
 Filled = Annotated[str, AfterValidator(_filled)]
 """A text that says something."""
+TaskId = Annotated[str, AfterValidator(_one_line_id)]
 
 
 class JsonRow(BaseModel):
@@ -38,7 +47,7 @@ class JsonRow(BaseModel):
 
 
 R = TypeVar("R")
-_reader_of = cache(TypeAdapter)
+_reader_of: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
 
 
 def text_lines(path: Path) -> Iterator[tuple[int, str]]:

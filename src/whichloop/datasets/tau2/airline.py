@@ -12,13 +12,14 @@ from typing import Any, Literal, Unpack
 from typing_extensions import TypedDict
 
 from ..importing.json_files import JsonRow
+from ..task import look_up
 from .domain import (
     Domain,
+    NotFound,
     Record,
     RefusedCall,
     TrialTables,
     calculate,
-    found,
     payment_method,
     rows,
     shape,
@@ -255,7 +256,8 @@ def _first_free(names: tuple[str, ...], taken: set[str], what: str) -> str:
 
 
 def _day(db: TrialTables, flight_number: str, date: str) -> Record:
-    return found(db.get("flights", flight_number)["dates"], date, f"Flight {flight_number} does not fly on {date!r}")
+    days = db.get("flights", flight_number)["dates"]
+    return look_up(days, date, f"Flight {flight_number} does not fly on {date!r}", NotFound)
 
 
 def _bookable(db: TrialTables, flight: FlightOfDay, cabin: Cabin, people: int) -> Record:

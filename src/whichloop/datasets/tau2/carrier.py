@@ -10,7 +10,19 @@ from collections.abc import Callable
 from datetime import date, timedelta
 from typing import Any, Literal
 
-from .domain import ClosedRow, Database, Functions, NotFound, Record, RefusedCall, by_name, first, rows, shape
+from .domain import (
+    ClosedRow,
+    Database,
+    Functions,
+    NotFound,
+    Record,
+    RefusedCall,
+    by_name,
+    first,
+    rows,
+    shape,
+    transfer_to_human_agents,
+)
 
 TODAY = date(2025, 2, 25)
 DAYS_TO_PAY = 14
@@ -169,14 +181,6 @@ def refuel_data(db: Database, customer_id: str, line_id: str, gb_amount: float) 
     bill = _draft_of(db, row_of(db, "customers", customer_id))
     _charge(bill, gb_amount * price, f"{gb_amount} GB of data at {price} dollars")
     return {"line_id": line_id, "data_refueling_gb": line["data_refueling_gb"], "charge": gb_amount * price}
-
-
-def transfer_to_human_agents(db: Database, summary: str) -> str:
-    """Hand the customer over to a human agent.
-
-    Only where the customer asks for one, or where policy and tools leave no way to solve the issue.
-    """
-    return "Transfer successful"
 
 
 def _next_month(day: date) -> date:

@@ -6,7 +6,20 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from ..importing.json_files import checked
-from .domain import ClosedRow, Database, Domain, Functions, Record, RefusedCall, found, merged, shape, table
+from ..task import look_up
+from .domain import (
+    ClosedRow,
+    Database,
+    Domain,
+    Functions,
+    NotFound,
+    Record,
+    RefusedCall,
+    merged,
+    shape,
+    table,
+    transfer_to_human_agents,
+)
 
 Status = Literal["pending", "completed"]
 
@@ -42,16 +55,8 @@ def update_task_status(db: Database, task_id: str, status: Status) -> Record:
     return task
 
 
-def transfer_to_human_agents(db: Database, summary: str) -> str:
-    """Hand the user over to a human agent.
-
-    Only where the user asks for one, or where policy and tools leave no way to solve the issue.
-    """
-    return "Transfer successful"
-
-
 def _row_of(db: Database, table: str, key: str) -> Record:
-    return found(db[table], key, f"{table.removesuffix('s').capitalize()} {key} not found")
+    return look_up(db[table], key, f"{table.removesuffix('s').capitalize()} {key} not found", NotFound)
 
 
 def merge(db: Database, agent: Mapping[str, Any], user: Mapping[str, Any]) -> Database:

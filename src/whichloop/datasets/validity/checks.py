@@ -111,23 +111,16 @@ def call_misfits(call: PlannedCall, tools: Mapping[str, ToolSpec]) -> Iterator[t
             hint = near(option.tool, tools) or f"there are {', '.join(tools) or 'none'}"
             yield "", f"no tool {option.tool!r}; {hint}"
         else:
-            for argument, text in _misfits(option, tools[option.tool].parameters):
+            for argument, text in misfits(option, tools[option.tool].parameters):
                 yield argument, f"{option.tool}: {text}"
 
 
-def argument_misfits(call: PlannedCall, schema: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what is wrong with a call's arguments by its tool's schema: their names, then the values that are no references."""
-    return (text for _, text in _misfits(call, schema))
+def misfits(call: PlannedCall, schema: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong with a call's arguments by its tool's schema, each with the argument, which is empty for a missing one.
 
-
-def name_misfits(call: PlannedCall, schema: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the arguments that a call lacks and those that its tool does not know. One that is only misspelt is no missing one."""
-    return (text for _, text in _misnamed(call, schema))
-
-
-def _misfits(call: PlannedCall, schema: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the same as `argument_misfits`, each with the argument, which is empty for one that is missing."""
-    yield from _misnamed(call, schema)
+    First their names, then the values that are no references.
+    """
+    yield from misnamed(call, schema)
     properties: Mapping[str, Any] = schema.get("properties", {})
     others = schema.get("additionalProperties", True)
     for name, value in call.arguments.items():
@@ -136,7 +129,8 @@ def _misfits(call: PlannedCall, schema: Mapping[str, Any]) -> Iterator[tuple[str
             yield name, f"argument {name!r}: {problem}"
 
 
-def _misnamed(call: PlannedCall, schema: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def misnamed(call: PlannedCall, schema: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the same of the arguments that a call lacks and those that its tool does not know. A misspelt one is no missing one."""
     properties: Mapping[str, Any] = schema.get("properties", {})
     is_open = schema.get("additionalProperties", True) is not False
     unknown = [] if is_open else [name for name in call.arguments if name not in properties]
