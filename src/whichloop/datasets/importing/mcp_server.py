@@ -141,20 +141,19 @@ def mcp_tools(name: str) -> OwnTools:
     server = read_server(name)
     sdk = _sdk()
     try:
-        listing = sdk.read_listing(server)
+        called, version, listed = sdk.read_listing(server)
     except TimeoutError:
         raise ValueError(f"tools {name!r}: no list of tools within {server.start_s:g} s; start_s=… gives it more") from None
     except Exception as error:  # what the server answers may be anything
         kind = "" if isinstance(error, sdk.McpServerGone) else f"no list of tools: {type(error).__name__}: "
         raise ValueError(f"tools {name!r}: {kind}{error_text(error)}") from None
-    if not listing.tools:
-        raise ValueError(f"tools {name!r}: the server {listing.server or 'there'} lists no tool")
-    names = [tool.name for tool in listing.tools]
+    if not listed:
+        raise ValueError(f"tools {name!r}: the server {called or 'there'} lists no tool")
+    names = [tool.name for tool in listed]
     if twice := [each for each in names if names.count(each) > 1]:
         raise ValueError(f"tools {name!r}: the server lists two tools named {twice[0]!r}")
-    tool_descriptions = [[tool.name, tool.description, tool.parameters] for tool in listing.tools]
-    _LAST[name] = ToolServer(listing.server, listing.version, digest(tool_descriptions))
-    return OwnTools(name, opener=partial(_open, server, listing.tools))
+    _LAST[name] = ToolServer(called, version, digest([[tool.name, tool.description or "", tool.input_schema] for tool in listed]))
+    return OwnTools(name, opener=partial(_open, server, listed))
 
 
 def tool_server(name: str) -> ToolServer:
@@ -187,7 +186,7 @@ class McpEnvironment:
             _sdk().close_soon(self.session)
 
 
-def _open(server: McpServer, listed: tuple[Any, ...], task: Task) -> McpEnvironment:
+def _open(server: McpServer, listed: list[Any], task: Task) -> McpEnvironment:
     session = _shared_session(server) if server.session == "worker" else _sdk().McpSession(server)
     call = _sdk().call
 
@@ -197,10 +196,11 @@ def _open(server: McpServer, listed: tuple[Any, ...], task: Task) -> McpEnvironm
 
         return tool
 
-    tools = tuple(
-        Tool(each.name, each.description, each.parameters, function(each.name), read_only=each.read_only) for each in listed
-    )
-    return McpEnvironment(session, tools, shared=server.session == "worker")
+    tools = []
+    for each in listed:  # as the SDK has them
+        read_only = each.annotations is not None and bool(each.annotations.read_only_hint)
+        tools.append(Tool(each.name, each.description or "", each.input_schema, function(each.name), read_only=read_only))
+    return McpEnvironment(session, tuple(tools), shared=server.session == "worker")
 
 
 def _shared_session(server: McpServer) -> Any:

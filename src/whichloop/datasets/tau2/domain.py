@@ -227,8 +227,9 @@ class ClosedRow(JsonRow):
 
 def shape(base: type[BaseModel] = OpenRow, /, **fields: Any) -> type[BaseModel]:
     """Return the shape of a record: each field's type, or its type and default."""
-    typed = {name: kind if isinstance(kind, tuple) else (kind, ...) for name, kind in fields.items()}
-    return create_model("Record", __base__=base, **typed)
+    typed: dict[str, Any] = {name: kind if isinstance(kind, tuple) else (kind, ...) for name, kind in fields.items()}
+    made: type[BaseModel] = create_model("Record", __base__=base, **typed)
+    return made
 
 
 def table(**fields: Any) -> Any:

@@ -33,7 +33,7 @@ def _toml(path: Path) -> Any:
 
 def _database(company: Any, customer: Any, where: tuple[str, str]) -> Database:
     tables = checked(carrier.TABLES, company, where[0]).model_dump()
-    return {"carrier": tables, **checked(phone.PhoneTables, customer, where[1]).model_dump()}
+    return {"carrier": tables, **checked(phone.TABLES, customer, where[1]).model_dump()}
 
 
 def read_database(folder: Path) -> Database:
