@@ -91,10 +91,6 @@ def _complete_docstring(tool: Callable[..., Any], words: Mapping[str, str]) -> N
     tool.__doc__ = text
 
 
-def by_name(*functions: Callable[..., Any]) -> Functions:
-    return {function.__name__: function for function in functions}
-
-
 def merged(old: Any, new: Any) -> Any:
     """Merge objects at any depth; of everything else, return the new value."""
     if not isinstance(old, Mapping) or not isinstance(new, Mapping):
