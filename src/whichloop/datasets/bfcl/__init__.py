@@ -79,7 +79,6 @@ def _open(task: Task) -> StubTools:
 
 
 def _unused(tasks: Iterable[Task]) -> frozenset[str]:
-    """Return the tools that no plan needs."""
     offered = {tool.name for task in tasks for tool in _open(task).tools}
     return frozenset(offered - {call.tool for task in tasks if task.plan for call in task.plan.calls})
 

@@ -114,7 +114,6 @@ class McpSession:
         return await asyncio.shield(self._opened)
 
     async def _hold_open(self, opened: asyncio.Future[Client]) -> None:
-        """Hold the session open until it shall be closed."""
         try:
             async with self._transport() as transport, Client(transport) as client:
                 opened.set_result(client)

@@ -158,7 +158,6 @@ class RowReader:
         return self._columns_of[columns]
 
     def _used(self, columns: tuple[str, ...]) -> set[str]:
-        """Return the columns of a row that something is read from."""
         return {*self._columns_of[columns].values(), *filter(None, (column_named(label, columns) for label in self.labels))}
 
     def unused(self) -> str:
@@ -254,7 +253,6 @@ class RowReader:
         return by_name
 
     def _check_tools(self, task: Task) -> None:
-        """Raise ValueError for a tool that is not there."""
         names = task.world.get(ALLOWED)
         if names is not None and not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
             raise ValueError(f"world: {ALLOWED!r} is not a list of names")

@@ -114,8 +114,6 @@ def collection() -> Collection:
 
 
 class _Names:
-    """A source of names that gives each name once."""
-
     def __init__(self) -> None:
         self.draw = Draw("library", "names")
         self.lists: Mapping[str, list[str]] = WORDING.texts["words"]

@@ -88,10 +88,6 @@ class Statement:
         clauses = [token.text for place, token in enumerate(tokens) if token.is_name and _clause_end(tokens, place)]
         return cls(tokens, any(group == "named" for group, _ in matches), frozenset(clauses))
 
-    def may_be_long(self) -> bool:
-        """Whether the query joins texts, or writes down a long one."""
-        return any(token.text == "||" or len(token.text) > _LONG for token in self.tokens)
-
     def weight(self, tables: Set[str], columns: Set[str]) -> float:
         """Return an upper bound on the tokens there are when each use of what the query names itself has become a copy of that.
 
@@ -247,7 +243,8 @@ class ReadOnlyDatabase:
     def select(self, query: str, parameters: Sequence[Any] = ()) -> Selection:
         """Run one SELECT; `parameters` fill its question marks. Raises QueryRefused, QueryFailed or QueryTooCostly."""
         statement = _examined(query, self._tables, self._columns)
-        is_long = statement.may_be_long() or any(isinstance(value, str) and len(value) > _LONG for value in parameters)
+        texts = [token.text for token in statement.tokens] + [value for value in parameters if isinstance(value, str)]
+        is_long = any(text == "||" or len(text) > _LONG for text in texts)  # it joins texts, or has a long one
         self._defined, self._refused = statement.defined, ""
         self._allow({"long"} if is_long else set())
         try:

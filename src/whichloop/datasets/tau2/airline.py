@@ -175,7 +175,6 @@ def book_reservation(db: TrialTables, **booking: Unpack[NewReservation]) -> Reco
 
 
 def _pay(user: Record, parts: Sequence[PaymentPart], price: int) -> None:
-    """Pay a price by a customer's payment methods. Raises NotFound and RefusedCall."""
     certificates = []
     for part in parts:
         method = payment_method(user, part["payment_id"])
@@ -293,7 +292,6 @@ def _arrival_day(flight: Record, date: str) -> str:
 
 
 def _pay_difference(db: TrialTables, reservation: Record, payment_id: str, amount: int) -> None:
-    """Pay, or refund, what a change costs. Raises NotFound and RefusedCall."""
     method = payment_method(db.edit("users", reservation["user_id"]), payment_id)
     if method["source"] == "certificate":
         raise RefusedCall("A certificate cannot pay for a change")

@@ -147,15 +147,6 @@ def _planned(actions: Sequence[Action], tools: Sequence[Tool], domain: Domain, w
                 change, reads = [f"tell{request}"], []
 
 
-def _without_repeated_reads(actions: Sequence[Action], reads: Collection[str]) -> list[Action]:
-    """The gold actions; what is looked up once need not be looked up again, and a plan could not tell the two apart."""
-    kept: list[Action] = []
-    for action in actions:
-        if action.name not in reads or (action.name, action.arguments) not in [(one.name, one.arguments) for one in kept]:
-            kept.append(action)
-    return kept
-
-
 def _initial(state: InitialState, domain: Domain, db: Database) -> Database:
     """A task's start: the folder's database with the task's data merged in, and its first calls made. Raises Unusable."""
     data = state.initialization_data
@@ -191,7 +182,9 @@ def _task(row: TaskRow, labels: Mapping[str, str], asked: Query, world: dict[str
     scored = criteria.scored()
     actions = criteria.actions or []
     if domain.customer:
-        actions = _without_repeated_reads(actions, domain.reads)
+        made = [(action.name, action.arguments) for action in actions]
+        # What is looked up once need not be looked up again, and a plan could not tell the two apart.
+        actions = [one for place, one in enumerate(actions) if one.name not in domain.reads or made[place] not in made[:place]]
         changes = [[action.name, action.arguments] for action in actions if action.name not in domain.reads]
         world |= {"agrees_to": changes, "judges_db": "DB" in scored}
     else:  # for a task that is not run too: its tools are looked at

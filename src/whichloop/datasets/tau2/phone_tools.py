@@ -34,7 +34,6 @@ def _app(db: Database, app_name: str) -> Record:
 
 
 def _flip(db: Database, setting: str, *, searches: bool) -> Record:
-    """Turn a setting of the phone over."""
     db["device"][setting] = not db["device"][setting]
     return (_searched if searches else _now)(db, **{setting: db["device"][setting]})
 

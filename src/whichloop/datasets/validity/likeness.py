@@ -39,7 +39,6 @@ def alike(wordings: Sequence[str]) -> list[list[int]]:
 
 
 def _groups(texts: Sequence[str]) -> list[int]:
-    """Return the number of each text's group."""
     if len(texts) < 2:
         return [0] * len(texts)
     numbers: dict[tuple[str, ...], int] = {}

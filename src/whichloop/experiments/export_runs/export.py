@@ -88,7 +88,6 @@ def kept_trials(folder: Path, records: Sequence[Record]) -> Iterator[KeptTrial]:
 
 
 def _write_files(folder: Path, records: Sequence[Record], out: Path) -> None:
-    """Write a folder with a document of ATIF for each trial."""
     out.mkdir(parents=True)
     names: set[str] = set()
     for trace, record, arm in kept_trials(folder, records):

@@ -67,7 +67,6 @@ def _span(trace_id: str, number: str, name: str, kind: int, times: tuple[int, in
 
 
 def _about(trace: Trace, record: Record, arm: ArmEntry) -> dict[str, Any]:
-    """Return the attributes of the agent's span."""
     return {
         "gen_ai.operation.name": ROOT,
         "gen_ai.provider.name": arm.model.partition("/")[0],
@@ -141,7 +140,6 @@ def _run(run: ToolRun, call_id: str) -> dict[str, Any]:
 
 
 def _attributes(values: Mapping[str, object]) -> list[dict[str, Json]]:
-    """Return all values but None as attributes."""
     return [{"key": key, "value": _any_value(value)} for key, value in values.items() if value is not None]
 
 

@@ -179,7 +179,6 @@ def read_file(path: Path | GivenRows, request: ImportRequest) -> ForeignLog:
 
 
 def _format_of(file: ForeignFile, name: str | None) -> Format:
-    """Return the format of this name, or else the first that recognizes the file."""
     formats = known_formats()
     hint = f"say what it is: --format {'|'.join(formats)}"
     if name is not None:

@@ -182,7 +182,6 @@ def _origin(logs: Sequence[ForeignLog], reading: ReadingOptions) -> dict[str, An
 
 
 def _arms(logs: Sequence[ForeignLog]) -> tuple[ForeignArm, ...]:
-    """Return each arm once, in the order of the files."""
     by_name: dict[str, ForeignArm] = {}
     for log in logs:
         if not log.trials:

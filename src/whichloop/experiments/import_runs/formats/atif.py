@@ -124,7 +124,6 @@ FORMAT = Format("atif", _recognizes, read)
 
 
 def _add(log: ForeignLog, file: ForeignFile, name: str, data: Mapping[str, Any]) -> None:
-    """Add a trajectory with all in which it goes on."""
     whole = whole_trajectory(log, name, data, file.tree)
     extra = whole.get(EXTRA)
     own = extra.get(OWN) if isinstance(extra, Mapping) else None

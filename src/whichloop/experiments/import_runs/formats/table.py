@@ -181,7 +181,6 @@ def read_messages(cell: Any) -> tuple[ForeignTrace, str] | None:
 
 
 def _with_error(result: CallResult) -> CallResult:
-    """Return a result with the error that its text names."""
     begins, data = _FAILED_CALL.match(result.text), parsed(result.text) if result.text.lstrip().startswith("{") else None
     kind = (begins[1] or "Error") if begins else "Error" if isinstance(data, Mapping) and data.get("error") else ""
     return replace(result, failed=True, error_type=kind) if kind else result
@@ -293,7 +292,6 @@ def error_in(cell: Any) -> str:
 
 
 def _arms(rows: Iterable[FileRow], default: str) -> dict[str, ForeignArm]:
-    """Return the arms in the order of the table."""
     models: dict[str, set[str]] = {}
     for row in rows:
         names = models.setdefault(_arm_of(row, default), set())
