@@ -9,7 +9,6 @@ import re
 import shlex
 import shutil
 import threading
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
@@ -17,7 +16,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field
 
 from whichloop._extras import needed_by
-from whichloop.datasets.task import Task
+from whichloop.datasets.task import Task, WorldEnvironment
 from whichloop.protocol import Tool
 from whichloop.protocol.json_text import digest
 from whichloop.protocol.names import parse_spec
@@ -168,31 +167,23 @@ def _sdk() -> Any:
         return importlib.import_module(f"{__package__}.mcp_client")
 
 
-@dataclass(frozen=True, slots=True)
-class McpEnvironment:
-    """The tools of one session."""
+def _open(server: McpServer, listed: list[Any], task: Task) -> WorldEnvironment[Any]:
+    sdk, is_shared = _sdk(), server.session == "worker"
+    with _LOCK:
+        session = _SHARED.get(server.name) if is_shared else None
+        if session is None or session.gone:
+            session = sdk.McpSession(server)
+            if is_shared:
+                _SHARED[server.name] = session
 
-    session: Any
-    tools: tuple[Tool, ...]
-    shared: bool
-
-    def state(self) -> None:
+    def check_alive(session: Any) -> None:
         """There is no end state. Raises RuntimeError if the server has died: what came out is not the loop's doing."""
-        if self.session.gone:
-            raise RuntimeError(self.session.gone)
-
-    def close(self) -> None:
-        if not self.shared:
-            _sdk().close_soon(self.session)
-
-
-def _open(server: McpServer, listed: list[Any], task: Task) -> McpEnvironment:
-    session = _shared_session(server) if server.session == "worker" else _sdk().McpSession(server)
-    call = _sdk().call
+        if session.gone:
+            raise RuntimeError(session.gone)
 
     def function(name: str) -> Any:
         async def tool(**arguments: Any) -> Any:
-            return await call(session, name, arguments)
+            return await sdk.call(session, name, arguments)
 
         return tool
 
@@ -200,13 +191,4 @@ def _open(server: McpServer, listed: list[Any], task: Task) -> McpEnvironment:
     for each in listed:  # as the SDK has them
         read_only = each.annotations is not None and bool(each.annotations.read_only_hint)
         tools.append(Tool(each.name, each.description or "", each.input_schema, function(each.name), read_only=read_only))
-    return McpEnvironment(session, tuple(tools), shared=server.session == "worker")
-
-
-def _shared_session(server: McpServer) -> Any:
-    """Return the session of this process; a new one if the last one's server has died."""
-    with _LOCK:
-        session = _SHARED.get(server.name)
-        if session is None or session.gone:
-            session = _SHARED[server.name] = _sdk().McpSession(server)
-        return session
+    return WorldEnvironment(tuple(tools), session, check_alive, (lambda session: None) if is_shared else sdk.close_soon)

@@ -62,16 +62,6 @@ class ImportRequest:
                     name_of(one, "a name")
 
 
-@dataclass(frozen=True, slots=True)
-class Joined:
-    """The content of all files, joined into one run."""
-
-    manifest: Manifest
-    records: tuple[Record, ...]
-    traces: tuple[ForeignTrace | None, ...]
-    """Of each record what happened in its trial; None if no file tells it."""
-
-
 def rename_arms(logs: Sequence[ForeignLog], request: ImportRequest) -> None:
     """Give the files' arms the names that the user typed; equal names are one arm, whose repeats are counted on per task."""
     if not request.arms:
@@ -95,8 +85,8 @@ def rename_arms(logs: Sequence[ForeignLog], request: ImportRequest) -> None:
         log.due_repeats = repeats + before if before else log.due_repeats
 
 
-def join(logs: Sequence[ForeignLog], request: ImportRequest) -> Joined:
-    """Join files into one comparison."""
+def join(logs: Sequence[ForeignLog], request: ImportRequest) -> tuple[Manifest, list[tuple[Record, ForeignTrace | None]]]:
+    """Join files into one comparison: its manifest, and each record with what happened in its trial, if a file tells it."""
     arms, questions, scorer, reading = _arms(logs), _questions(logs), _scorer(logs), request.reading
     suite = _suite(logs) if request.suite is None else name_of(request.suite, "suite")
     repeats = max(log.repeats for log in logs)
@@ -125,6 +115,7 @@ def join(logs: Sequence[ForeignLog], request: ImportRequest) -> Joined:
             "margin": request.margin,
         },
         seed=0,
+        rows=len(trials),
         versions={"record": RECORD_VERSION, "policy_and_profiles": None},
         task_digests=TaskDigests(shared=short_digest([scorer, scale]), tasks=task_digests),
         suite=SuiteEntry(name=suite, version=VERSION, digest=suite_digest, tasks=len(questions)),
@@ -137,15 +128,14 @@ def join(logs: Sequence[ForeignLog], request: ImportRequest) -> Joined:
         python=platform.python_version(),
         platform=platform.platform(terse=True),
     )
-    records = tuple(trial.record(suite, suite_digest) for trial in trials)
-    return Joined(manifest, records, tuple(trial.trace for trial in trials))
+    return manifest, [(trial.record(suite, suite_digest), trial.trace) for trial in trials]
 
 
-def nothing_in_common(joined: Joined) -> str:
+def nothing_in_common(manifest: Manifest, records: Iterable[Record]) -> str:
     """Return that no task was scored in two arms that were to be compared, and which tasks they have; empty where one was."""
     arms_of: dict[str, dict[str, dict[str, None]]] = {}
-    profiles = {arm.arm: arm.profile for arm in joined.manifest.arms}
-    for record in joined.records:
+    profiles = {arm.arm: arm.profile for arm in manifest.arms}
+    for record in records:
         if record.status == "scored":
             arms_of.setdefault(profiles[record.arm], {}).setdefault(record.arm, {})[record.task] = None
     several = [tasks for tasks in arms_of.values() if len(tasks) > 1]
