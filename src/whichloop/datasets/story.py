@@ -212,7 +212,7 @@ def told_suite(
     open_task: Callable[[Task], Environment],
     **options: Any,
 ) -> Source:
-    """Return a suite of stories, which has a committed snapshot. `stories`: those with an answer and those without."""
+    """Return a suite of `stories`, those with an answer and those without. `options`: of its Source, `snapshots=None` for none."""
     templates, unanswerable = ([_template(teller, tell) for tell in some] for some in stories)
     tasks = functools.partial(generate, name, templates=templates, unanswerable=unanswerable)
-    return Source(name, version, tasks, open_task, snapshots=SNAPSHOTS, **options)
+    return Source(name, version, tasks, open_task, **{"snapshots": SNAPSHOTS, **options})

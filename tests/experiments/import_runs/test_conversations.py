@@ -206,8 +206,7 @@ OwnTrials = list[tuple[Record, Trace, ArmEntry]]
 
 
 def spans_in(item: dict[str, Any]) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = item["scopeSpans"][0]["spans"]
-    return found
+    return list(item["scopeSpans"][0]["spans"])
 
 
 def read_back(item: dict[str, Any]) -> Any:
@@ -215,12 +214,7 @@ def read_back(item: dict[str, Any]) -> Any:
     return kept_in(json.loads(root.values[TRIAL]), [span.content for span in below])
 
 
-def read_document(document: dict[str, Any]) -> Any:
-    return kept_in(document[EXTRA][OWN], document["steps"])
-
-
 def kept_in(own: Any, content: Any) -> Any:
-    """The trial that is kept beside a document, with its arm, or the note that says why it does not count."""
     log = ForeignLog("s")
     return (log.trials[0], *log.arms.values()) if add_own_trial(log, own, content, "it") else log.notes[0]
 
@@ -236,7 +230,7 @@ def test_a_trial_of_ours_comes_back_as_it_was_and_others_read_what_happened(own_
     for record, trace, arm in own_trials:
         item, document = resource_spans(trace, record, arm), json.loads(json.dumps(atif_of(trace, record, arm), allow_nan=False))
         check_rules(document)
-        for back, its_arm in (read_back(item), read_document(document)):
+        for back, its_arm in (read_back(item), kept_in(document[EXTRA][OWN], document["steps"])):
             assert (back.trace.trace(record), back.ours, its_arm.loop, its_arm.profile) == (trace, record, arm.loop, "known")
         _, *below = map(read_span, spans_in(item))
         assert told(events_of(Walk(below).items())) == told(trace.events)
@@ -248,7 +242,7 @@ def test_what_was_changed_is_read_as_anybodys(own_trials: OwnTrials) -> None:
     item, document = resource_spans(trace, record, arm), atif_of(trace, record, arm)
     spans_in(item)[1]["attributes"].append({"key": "more", "value": {"stringValue": "x"}})
     document["steps"][-1]["message"] += " changed"
-    assert read_back(item) == read_document(document) == f"it: {CHANGED}"
+    assert read_back(item) == kept_in(document[EXTRA][OWN], document["steps"]) == f"it: {CHANGED}"
 
 
 def check_rules(document: dict[str, Any]) -> None:
