@@ -28,8 +28,6 @@ MAX_UNANSWERABLE = 0.10
 """Largest share of tasks without an answer: a loop that does nothing gets these right."""
 MAX_LOOKED_UP = 0.05
 """Largest share of tasks that a lookup may pass: it answers what a near copy of the question in another split wants."""
-MAX_COUNTED_TWICE = 0.05
-"""The same within a split, where a duplicate counts twice; reported, but not a failure."""
 MAX_SCHEMAS = 60
 """Most answer schemas that are checked against the draft's own schema, at 12 ms each."""
 MAX_COMPARED = 10_000
@@ -38,8 +36,6 @@ MAX_TOLD = 0.10
 """Largest share of tasks whose answer may stand in what is shown before any call: numbers meet by chance, choices by intent."""
 MIN_TOLD = 3
 """Fewer tasks than this are not reported."""
-MIN_WORDINGS = 0.5
-"""Smallest share of wordings, numbers aside, to tasks: below it the suite is smaller than its size says; reported only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,37 +223,24 @@ def copy_problems(tasks: Iterable[Task]) -> Iterator[Problem]:
 
 
 def likeness_problems(tasks: Sequence[Task]) -> Iterator[Problem]:
-    """Find near copies: questions of nearly the same words once numbers are masked.
+    """Find tasks that the answer of a near copy in another split passes: a question of nearly the same words, numbers masked.
 
-    What counts is whether a near copy's answer passes. Across splits that is a failure beyond `MAX_LOOKED_UP`; within a split it
-    is told. Tasks without an answer are not counted: how many there may be is limited anyway.
+    Tasks without an answer are not counted: how many there may be is limited anyway.
     """
     chosen = tasks[:: max(1, -(-len(tasks) // MAX_COMPARED))]
-    texts = [wording(task.query.full_text) for task in chosen]
-    if len(set(texts)) < MIN_WORDINGS * len(texts):
-        yield Problem(f"{len(texts)} tasks have {len(set(texts))} wordings: the others differ by their numbers only", False)
-    across: dict[str, float] = {}
-    within: dict[str, float] = {}
-    for group in alike(texts):
+    chances: dict[str, float] = {}  # for each task, that a near copy drawn from another split has its answer
+    for group in alike([wording(task.query.full_text) for task in chosen]):
         answered = [task for task in map(chosen.__getitem__, group) if task.expected is not None or task.end_state is not None]
         like = [(task.id, str(task.labels.get("split", "")), digest([task.expected, task.end_state])) for task in answered]
         splits, answers = Counter(split for _, split, _ in like), Counter((split, answer) for _, split, answer in like)
         every = Counter(answer for _, _, answer in like)
         for task, split, answer in like:
-            same, own = answers[split, answer], splits[split]
-            across[task] = (every[answer] - same) / max(len(like) - own, 1)
-            within[task] = (same - 1) / max(own - 1, 1)
-    yield from _passed_by_lookup(across, len(chosen), MAX_LOOKED_UP, "another split", fails=True)
-    yield from _passed_by_lookup(within, len(chosen), MAX_COUNTED_TWICE, "their own split", fails=False)
-
-
-def _passed_by_lookup(chances: Mapping[str, float], tasks: int, most: float, where: str, *, fails: bool) -> Iterator[Problem]:
-    """Find tasks that a lookup passes. `chances`: for each task, that a near copy drawn from there has its answer."""
-    share = sum(chances.values()) / tasks
-    if share > most:
+            chances[task] = (every[answer] - answers[split, answer]) / max(len(like) - splits[split], 1)
+    share = sum(chances.values()) / len(chosen)
+    if share > MAX_LOOKED_UP:
         passed = sorted((task for task, chance in chances.items() if chance), key=lambda task: -chances[task])
-        told = f"{share:.1%} of {tasks} tasks are passed by the answer of a near copy in {where}, at most {most:.0%} may be"
-        yield Problem(f"{told}: {some(passed)}", fails)
+        told = f"{share:.1%} of {len(chosen)} tasks are passed by the answer of a near copy in another split"
+        yield Problem(f"{told}, at most {MAX_LOOKED_UP:.0%} may be: {some(passed)}")
 
 
 def told_problems(tasks: Sequence[Task], visible_text: Callable[[Task], str]) -> Iterator[Problem]:
