@@ -13,19 +13,7 @@ from typing_extensions import TypedDict
 
 from ..importing.json_files import JsonRow
 from ..task import look_up
-from .domain import (
-    Domain,
-    NotFound,
-    Record,
-    RefusedCall,
-    TrialTables,
-    calculate,
-    payment_method,
-    rows,
-    shape,
-    table,
-    transfer_to_human_agents,
-)
+from .domain import SERVICE, Domain, NotFound, Record, RefusedCall, TrialTables, payment_method, rows, shape, table
 
 NOW = "2024-05-15T15:00:00"
 """When a reservation of a trial is made."""
@@ -313,7 +301,7 @@ DOMAIN = Domain(
     tables=TABLES,
     tools=(
         *(get_user_details, get_reservation_details, get_flight_status, list_all_airports, search_direct_flight),
-        *(search_onestop_flight, calculate, transfer_to_human_agents, *CHANGES),
+        *(search_onestop_flight, *SERVICE, *CHANGES),
     ),
     writes=CHANGES,
     customer=True,

@@ -209,6 +209,10 @@ def transfer_to_human_agents(db: Any, summary: str) -> str:
     return "Transfer successful"
 
 
+SERVICE = (calculate, transfer_to_human_agents)
+"""The tools that serve no table."""
+
+
 class OpenRow(JsonRow):
     """The shape of a record; fields that it does not name are kept."""
 

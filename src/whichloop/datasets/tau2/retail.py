@@ -11,19 +11,7 @@ from typing import Any, Literal, Unpack
 from typing_extensions import TypedDict
 
 from ..importing.json_files import JsonRow
-from .domain import (
-    Domain,
-    Record,
-    RefusedCall,
-    TrialTables,
-    calculate,
-    first,
-    payment_method,
-    rows,
-    shape,
-    table,
-    transfer_to_human_agents,
-)
+from .domain import SERVICE, Domain, Record, RefusedCall, TrialTables, first, payment_method, rows, shape, table
 
 PENDING = ("pending", "pending (item modified)")
 
@@ -271,7 +259,7 @@ DOMAIN = Domain(
     tables=TABLES,
     tools=(
         *(find_user_id_by_email, find_user_id_by_name_zip, get_user_details, get_order_details, get_product_details),
-        *(get_item_details, list_all_product_types, calculate, transfer_to_human_agents, *CHANGES),
+        *(get_item_details, list_all_product_types, *SERVICE, *CHANGES),
     ),
     writes=CHANGES,
     customer=True,

@@ -165,17 +165,14 @@ def send_payment_request(db: Database, customer_id: str, bill_id: str) -> Record
 
 def enable_roaming(db: Database, customer_id: str, line_id: str) -> Record:
     """Allow a line to be used abroad."""
-    return _set_roaming(db, customer_id, line_id, True)
+    _line_of(db, customer_id, line_id)["roaming_enabled"] = True
+    return {"line_id": line_id, "roaming_enabled": True}
 
 
 def disable_roaming(db: Database, customer_id: str, line_id: str) -> Record:
     """Forbid a line to be used abroad."""
-    return _set_roaming(db, customer_id, line_id, False)
-
-
-def _set_roaming(db: Database, customer_id: str, line_id: str, allowed: bool) -> Record:
-    _line_of(db, customer_id, line_id)["roaming_enabled"] = allowed
-    return {"line_id": line_id, "roaming_enabled": allowed}
+    _line_of(db, customer_id, line_id)["roaming_enabled"] = False
+    return {"line_id": line_id, "roaming_enabled": False}
 
 
 def refuel_data(db: Database, customer_id: str, line_id: str, gb_amount: float) -> Record:
