@@ -19,11 +19,10 @@ from whichloop.protocol.values import shown_short
 from whichloop.protocol.wire import from_json
 
 from ..chats import parsed, read_chat
-from ..columns import NEEDED, UNITS, columns_named, columns_of, factor_of, named_by_user
+from ..columns import NEEDED, UNITS, FileRow, columns_named, columns_of, factor_of, list_of_rows, lists_in, named_by_user, rows_of
 from ..conversation import CallResult, answer_in
 from ..foreign_file import ROWS, ForeignFile
 from ..foreign_trials import ForeignArm, ForeignLog, ForeignTrace, ForeignTrial, Format, ReadingOptions, Status, TrialKey
-from ..table_rows import FileRow, list_of_rows, lists_in, rows_of
 from ..values import (
     answer_of,
     count,
