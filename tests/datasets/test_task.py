@@ -61,7 +61,7 @@ def test_both_formats(tmp_path: Path) -> None:
     ("name", "text", "said"),
     [
         ("bad.toml", "arithmetic-0001", "bad.toml: not TOML: "),
-        ("bad.toml", "a = ' '", "bad.toml: task 'a': the reason is \" \", and must be a text that is not empty"),
+        ("bad.toml", "a = ' '", "bad.toml: field 'a': it is empty"),
         ("bad.json", "[" * 100_000, "bad.json: not JSON: "),
     ],
 )

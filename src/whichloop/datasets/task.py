@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import json
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set, Sized
 from dataclasses import dataclass, field, fields, replace
@@ -283,18 +282,14 @@ def read_quarantine(file: Path) -> dict[str, str]:
 
     Raises OSError, and ValueError in one line that names the file for anything else than ids with a reason each.
     """
+    from .importing.json_files import Filled, checked  # noqa: PLC0415  # pydantic takes longer to load than a trial to run
+
     kind, load = ("JSON", load_json) if file.suffix == ".json" else ("TOML", tomllib.loads)
     try:
         entries = load(file.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:  # not UTF-8, or not the format
         raise ValueError(f"{file}: not {kind}: {error}") from None
-    if not isinstance(entries, dict):
-        raise ValueError(f"{file}: a quarantine is an object of task ids with a reason each, not a {type(entries).__name__}")
-    for task, reason in entries.items():
-        if not isinstance(reason, str) or not reason.strip():
-            shown = json.dumps(reason, default=str)
-            raise ValueError(f"{file}: task {task!r}: the reason is {shown}, and must be a text that is not empty")
-    return entries
+    return checked(dict[str, Filled], entries, str(file))
 
 
 def with_quarantine(suite: Suite, entries: Mapping[str, str]) -> Suite:
