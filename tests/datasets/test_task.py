@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from tests.cases import cases
 from whichloop import Environment, Query, StatelessEnvironment, Suite, Task
 from whichloop.datasets import arithmetic
-from whichloop.datasets.task import read_quarantine, with_quarantine
+from whichloop.datasets.importing.json_files import read_quarantine
+from whichloop.datasets.task import with_quarantine
 
 TASK = Task("lamp", Query("What does a lamp cost?"), 39.9)
 

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import functools
 import inspect
-import tomllib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set, Sized
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Generic, Literal, Protocol, TypeVar, runtime_checkable
 
 from whichloop.protocol import Model, Plan, Query, Tool, plan_from_json, plan_to_json
-from whichloop.protocol.json_text import digest, load_json
+from whichloop.protocol.json_text import digest
 from whichloop.protocol.names import near
 from whichloop.protocol.own_code import own_words
 from whichloop.protocol.plan import refs
@@ -275,21 +273,6 @@ class Suite:
         tools = described_tools(self.opened(self.tasks[0]))
         parts = [self.name, self.version, self.max_tool_steps, tools, *([self.shared] if self.shared else [])]
         return digest([*parts, [task.as_dict() for task in self.tasks]])
-
-
-def read_quarantine(file: Path) -> dict[str, str]:
-    """Read reasons by task id from a JSON object if the file's name ends in `.json`, else from TOML, `task-id = "the reason"`.
-
-    Raises OSError, and ValueError in one line that names the file for anything else than ids with a reason each.
-    """
-    from .importing.json_files import Filled, checked  # noqa: PLC0415  # pydantic takes longer to load than a trial to run
-
-    kind, load = ("JSON", load_json) if file.suffix == ".json" else ("TOML", tomllib.loads)
-    try:
-        entries = load(file.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:  # not UTF-8, or not the format
-        raise ValueError(f"{file}: not {kind}: {error}") from None
-    return checked(dict[str, Filled], entries, str(file))
 
 
 def with_quarantine(suite: Suite, entries: Mapping[str, str]) -> Suite:

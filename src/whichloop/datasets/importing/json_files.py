@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -97,6 +98,19 @@ def checked(kind: type[R], value: Any, where: str = "") -> R:
         field = ".".join(map(str, first["loc"]))
         place = "".join([f"{where}: " if where else "", f"field {field!r}: " if field else ""])
         raise ValueError(place + first["msg"].removeprefix("Value error, ")) from None
+
+
+def read_quarantine(file: Path) -> dict[str, str]:
+    """Read reasons by task id from a JSON object if the file's name ends in `.json`, else from TOML, `task-id = "the reason"`.
+
+    Raises OSError, and ValueError in one line that names the file for anything else than ids with a reason each.
+    """
+    kind, load = ("JSON", load_json) if file.suffix == ".json" else ("TOML", tomllib.loads)
+    try:
+        entries = load(file.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:  # not UTF-8, or not the format
+        raise ValueError(f"{file}: not {kind}: {error}") from None
+    return checked(dict[str, Filled], entries, str(file))
 
 
 def check_limit(importer: str, limit: int | None) -> None:

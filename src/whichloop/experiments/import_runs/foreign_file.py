@@ -101,7 +101,7 @@ class ZipArchive(FileTree):
             raise ValueError(f"{name}: more than {MAX_MEMBER_BYTES} bytes")
         try:
             with self._unpacking(member) as file:
-                data = file.read(member.file_size + 1)
+                data: bytes = file.read(member.file_size + 1)
         except Exception as error:  # a damaged one may raise anything
             raise ValueError(f"{name}: cannot be unpacked: {error}") from None
         if len(data) != member.file_size or zlib.crc32(data) != member.CRC:
