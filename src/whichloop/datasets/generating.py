@@ -49,10 +49,6 @@ class Draw:
     def choice(self, items: Sequence[Item]) -> Item:
         return items[int(self._random() * len(items))]
 
-    def pick(self, *items: Item) -> Item:
-        """Return one of the arguments, such as one of several wordings."""
-        return self.choice(items)
-
     def sample(self, items: Sequence[Item], count: int) -> list[Item]:
         """Draw different items, in random order. Raises ValueError if there are fewer."""
         if count > len(items):

@@ -110,7 +110,7 @@ def _overhaul(s: Repair) -> Draft:
     troubles: list[Trouble] = s.shuffled(["rate limit", "moved", s.choice(("garbage", "out of range"))])
     index = s.index(asset, described, troubles)
     number = s.open_order_in_doubt(asset, job, is_kept=s.chance(0.5), after=[index])
-    key, answer = s.pick(("ask_index", index), ("ask_order", number))
+    key, answer = s.choice((("ask_index", index), ("ask_order", number)))
     return s.task(answer, locals() | {"ask": s.say(key, {})})
 
 

@@ -63,9 +63,6 @@ class GatheredSpans:
     """A span of each trace whose requests are not all known."""
     _unread: list[str] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
-        self.trials = ForeignLog("traces", self.reading)
-
     def add(self, trace: object, span: Span, beside: Mapping[str, Any]) -> None:
         """Add a span."""
         name = name_of(trace, "the trace's id")
@@ -74,6 +71,7 @@ class GatheredSpans:
 
     def log(self) -> ForeignLog:
         """Return the traces as trials."""
+        self.trials = ForeignLog("traces", self.reading)
         scorer, place, notes = self.reading.scorer, self.reading.columns.get("score"), self.trials.notes
         names = list(dict.fromkeys(name for trace in self.by_name.values() for name in trace.scores))
         if scorer is not None and scorer not in names and not place:
