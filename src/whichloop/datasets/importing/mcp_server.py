@@ -11,9 +11,8 @@ import shutil
 import threading
 from functools import partial
 from typing import Any, Literal, NamedTuple
-from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AnyHttpUrl, BaseModel, ConfigDict, Field
 
 from whichloop._extras import needed_by
 from whichloop.datasets.task import Task, WorldEnvironment
@@ -94,14 +93,8 @@ def read_server(name: str) -> McpServer:
 def _target(text: str) -> dict[str, Any]:
     """Return where the server is. Raises ValueError for an address that holds a password, and a command that is not there."""
     if text.startswith(("http://", "https://")):
-        try:
-            parts = urlsplit(text)
-            is_address = bool(parts.hostname) and parts.port != 0
-        except ValueError:
-            is_address = False
-        if not is_address:
-            raise ValueError("the address must name a host, and a port below 65536")
-        if parts.username is not None or parts.password is not None:
+        address = checked(AnyHttpUrl, text)
+        if address.username is not None or address.password is not None:
             raise ValueError("a password has no place in the address; put it into a variable, and name that: token=VARIABLE")
         return {"url": text}
     try:
