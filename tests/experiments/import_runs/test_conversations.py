@@ -31,11 +31,9 @@ from whichloop.experiments.import_runs.formats.otlp import read_span
 from whichloop.experiments.import_runs.formats.table import read_messages
 from whichloop.experiments.import_runs.own_trials import CHANGED, add_own_trial
 from whichloop.experiments.import_runs.spans import TRIAL, Walk
-from whichloop.metrics.record import Record
 from whichloop.metrics.trace import UNTOLD, ModelExchange, RequestError, ToolRun, Trace, TraceHead
 from whichloop.metrics.trajectory.trajectory import prompts
 from whichloop.protocol.chat import NativeCall
-from whichloop.runs.manifest import ArmEntry
 
 ids = st.sampled_from(["", "1", "2", "3"])
 tool_names = st.sampled_from(["add", "find"])
@@ -202,9 +200,6 @@ def test_anything_is_read_or_refused(data: Any) -> None:
             assert found is None or isinstance(found, list | ModelTurn)
 
 
-OwnTrials = list[tuple[Record, Trace, ArmEntry]]
-
-
 def spans_in(item: dict[str, Any]) -> list[dict[str, Any]]:
     return list(item["scopeSpans"][0]["spans"])
 
@@ -226,7 +221,7 @@ def told(events: Any) -> Any:
     return asked, sorted((run.call.key, run.data, run.ok) for run in runs)
 
 
-def test_a_trial_of_ours_comes_back_as_it_was_and_others_read_what_happened(own_trials: OwnTrials) -> None:
+def test_a_trial_of_ours_comes_back_as_it_was_and_others_read_what_happened(own_trials: Any) -> None:
     for record, trace, arm in own_trials:
         item, document = resource_spans(trace, record, arm), json.loads(json.dumps(atif_of(trace, record, arm), allow_nan=False))
         check_rules(document)
@@ -237,7 +232,7 @@ def test_a_trial_of_ours_comes_back_as_it_was_and_others_read_what_happened(own_
         assert told(events_of(Trajectory.read(document).items))[1] == told(trace.events)[1]
 
 
-def test_what_was_changed_is_read_as_anybodys(own_trials: OwnTrials) -> None:
+def test_what_was_changed_is_read_as_anybodys(own_trials: Any) -> None:
     record, trace, arm = own_trials[0]
     item, document = resource_spans(trace, record, arm), atif_of(trace, record, arm)
     spans_in(item)[1]["attributes"].append({"key": "more", "value": {"stringValue": "x"}})

@@ -253,7 +253,13 @@ class ReadOnlyDatabase:
         except MemoryError:  # how SQLite reports a program longer than its limit
             raise QueryTooCostly("The query is too complex; make it shorter.") from None
         except (sqlite3.Error, sqlite3.Warning, OverflowError, UnicodeError, ValueError) as error:
-            raise self._explained(error) from None
+            if self._refused:
+                raise QueryRefused(self._refused) from None
+            if self._steps_left < 0:
+                told = f"The query was stopped after {self._steps} steps of the database engine; join and scan less."
+                raise QueryTooCostly(told) from None
+            text = str(error).rstrip(".").replace("\n", " ")[:200]
+            raise QueryFailed(f"The query does not work: {text.encode('utf-8', 'replace').decode()}.") from None
 
     def _authorize(self, action: int, first: str | None, second: str | None, schema: str | None, inner: str | None) -> int:
         if action == sqlite3.SQLITE_SELECT:
@@ -285,14 +291,6 @@ class ReadOnlyDatabase:
     def _progress(self) -> int:
         self._steps_left -= _STEP
         return int(self._steps_left < 0)
-
-    def _explained(self, error: Exception) -> QueryRefused | QueryFailed | QueryTooCostly:
-        if self._refused:
-            return QueryRefused(self._refused)
-        if self._steps_left < 0:
-            return QueryTooCostly(f"The query was stopped after {self._steps} steps of the database engine; join and scan less.")
-        text = str(error).rstrip(".").replace("\n", " ")[:200]
-        return QueryFailed(f"The query does not work: {text.encode('utf-8', 'replace').decode()}.")
 
 
 def _capped(columns: list[str], all_rows: Iterator[tuple[Any, ...]]) -> Selection:
