@@ -7,7 +7,7 @@ from .shelves import DISTRACTORS
 from .stories import STORIES, UNANSWERABLE, Trail, open_library
 
 COLLECTION_DIGEST = "30aa1038c20fc4475a7919eeede21d1edf6556f8caba6ec995ebe660c00db74c"
-"""What `collection().digest` is: written down, so that a suite can be listed without drawing the collection."""
+"""sha256 of documents, pages and mergers: written down, so that a suite can be listed without drawing the collection."""
 
 SOURCE = told_suite("library", "1", Trail, (STORIES, UNANSWERABLE), open_library, shared=COLLECTION_DIGEST, distractors=DISTRACTORS)
 SUITE = load = SOURCE.suite
