@@ -12,6 +12,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import scipy
 from jsonschema import Draft202012Validator, SchemaError
 from jsonschema.exceptions import best_match
 from referencing import Registry
@@ -22,7 +24,6 @@ from whichloop.protocol.json_text import digest
 from whichloop.protocol.names import most_like, near
 
 from ..task import BY_CONSTRUCTION, Task, is_by_construction
-from .likeness import alike, wording
 
 MAX_UNANSWERABLE = 0.10
 """Largest share of tasks without an answer: a loop that does nothing gets these right."""
@@ -36,6 +37,16 @@ MAX_TOLD = 0.10
 """Largest share of tasks whose answer may stand in what is shown before any call: numbers meet by chance, choices by intent."""
 MIN_TOLD = 3
 """Fewer tasks than this are not reported."""
+ALIKE = 0.8
+"""Jaccard similarity of two texts' shingles from which on they are near copies."""
+SHINGLE = 3
+"""Number of words in a row."""
+EVERYWHERE = 0.5
+"""A shingle that stands in more than this share of texts, such as an answer instruction's, tells none from another."""
+BLOCK = 500
+"""Texts that are compared with all others at once."""
+_MASKED = re.compile(r"\d+(?:[.,:/-]?\d+)*")
+_WORD = re.compile(r"\w+|#")
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +231,46 @@ def copy_problems(tasks: Iterable[Task]) -> Iterator[Problem]:
         if first != task.id:
             same = "and want the same" if expected == answer else "and want two different answers"
             yield Problem(f"tasks {first!r} and {task.id!r} ask the same of the same world, {same}")
+
+
+def wording(text: str) -> str:
+    """Return a text's words alone: lower case, numbers masked as `#`."""
+    return " ".join(_WORD.findall(_MASKED.sub("#", text.casefold())))
+
+
+def alike(wordings: Sequence[str]) -> list[list[int]]:
+    """Return groups of places whose wordings are near copies, directly or over a third, by shingles (Broder 1997)."""
+    places: dict[str, list[int]] = defaultdict(list)
+    for place, text in enumerate(wordings):
+        places[text].append(place)
+    groups: dict[int, list[int]] = defaultdict(list)
+    for text, group in zip(places, _groups(list(places)), strict=True):
+        groups[group] += places[text]
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def _groups(texts: Sequence[str]) -> list[int]:
+    if len(texts) < 2:
+        return [0] * len(texts)
+    numbers: dict[tuple[str, ...], int] = {}
+    rows, columns = [], []
+    for row, text in enumerate(texts):
+        words = text.split(" ")
+        for shingle in {tuple(words[at : at + SHINGLE]) for at in range(max(1, len(words) - SHINGLE + 1))}:
+            rows.append(row)
+            columns.append(numbers.setdefault(shingle, len(numbers)))
+    held = scipy.sparse.csr_array((np.ones(len(rows), dtype=np.int32), (rows, columns)))
+    held = held[:, np.flatnonzero(held.sum(axis=0) <= max(EVERYWHERE * len(texts), 2))]
+    sizes, rows, columns = held.sum(axis=1), [], []
+    for start in range(0, len(texts), BLOCK):
+        shared = (held[start : start + BLOCK] @ held.T).tocoo()
+        row, column = shared.coords[0] + start, shared.coords[1]
+        near = shared.data >= ALIKE * (sizes[row] + sizes[column] - shared.data)
+        rows += row[near].tolist()
+        columns += column[near].tolist()
+    graph = scipy.sparse.csr_array((np.ones(len(rows)), (rows, columns)), shape=(len(texts), len(texts)))
+    found: list[int] = scipy.sparse.csgraph.connected_components(graph, directed=False)[1].tolist()
+    return found
 
 
 def likeness_problems(tasks: Sequence[Task]) -> Iterator[Problem]:
