@@ -115,16 +115,14 @@ class StubFunction:
 
     def problem(self, arguments: Mapping[str, Any]) -> str:
         """Return what is wrong with a call's arguments; empty if nothing is."""
-        return "; ".join(map(_complaint, _Official(self.accepted_schema).iter_errors(arguments)))
+        found = [
+            (".".join(map(str, error.absolute_path)), error) for error in _Official(self.accepted_schema).iter_errors(arguments)
+        ]
+        return "; ".join(f"{where}: {error.message}" if where else error.message for where, error in found)
 
     def shows(self, parameter: str, value: Any) -> bool:
         """Whether a value fits the schema of a parameter that the function has."""
         return bool(_Typed(self.schema["properties"][parameter]).is_valid(value))
-
-
-def _complaint(error: jsonschema.ValidationError) -> str:
-    where = ".".join(map(str, error.absolute_path))
-    return f"{where}: {error.message}" if where else str(error.message)
 
 
 def tool_names(names: Sequence[str]) -> dict[str, str]:
