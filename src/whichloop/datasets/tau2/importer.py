@@ -23,7 +23,6 @@ from .domain import (
     Assertion,
     Database,
     Domain,
-    FunctionCall,
     InitialState,
     NotFound,
     RefusedCall,
@@ -238,20 +237,16 @@ def _check(row: TaskRow, domain: Domain) -> None:
         raise Unusable("its criteria leave nothing to score without a judge")
 
 
-def _unknown(row: TaskRow, domain: Domain, known: Mapping[Side, Collection[str]]) -> Iterator[str]:
-    """Find what a task calls and the domain does not have; a user's calls count where the domain's user has tools."""
-    sides: tuple[Side, ...] = ("assistant", "user") if domain.user_tools else ("assistant",)
-    every = {name for names in known.values() for name in names}
-    yield from (one.name for one in row.criteria.actions or () if one.requestor in sides and one.name not in every)
-    for side in sides:
-        checks = domain.assertions.get(side, {})
-        there = {*known[side], *checks, *domain.setup.get(side, {})}
-        listed: tuple[tuple[Sequence[FunctionCall] | None, Collection[str]], ...] = (
-            (row.criteria.env_assertions, checks),
-            (row.state.initialization_actions, there),
-        )
-        for calls, names in listed:
-            yield from (call.func_name for call in calls or () if call.env_type == side and call.func_name not in names)
+def _unknown(row: TaskRow, domain: Domain, known: Mapping[Side, Collection[str]]) -> list[str]:
+    """Return what a task calls and the domain does not have; a user's calls count where the domain's user has tools."""
+    sides = ("assistant", "user") if domain.user_tools else ("assistant",)
+    every, checks = {*known["assistant"], *known["user"]}, domain.assertions
+    calls: list[tuple[Side, str, Collection[str]]] = [(one.requestor, one.name, every) for one in row.criteria.actions or ()]
+    calls += [(one.env_type, one.func_name, checks.get(one.env_type, ())) for one in row.criteria.env_assertions or ()]
+    for one in row.state.initialization_actions or ():
+        side = one.env_type
+        calls.append((side, one.func_name, {*known[side], *checks.get(side, ()), *domain.setup.get(side, ())}))
+    return sorted({name for side, name, there in calls if side in sides and name not in there})
 
 
 def _read_domain(folder: Path) -> tuple[Domain, Database]:
@@ -311,7 +306,7 @@ def load(data: Path | None = None, split: str | None = None, limit: int | None =
     known: Mapping[Side, Collection[str]] = {"assistant": tools - {*domain.user_tools}, "user": domain.user_tools}
     rows = list(read_rows(path))
     for row in rows:
-        if unknown := sorted({*_unknown(row, domain, known)}):
+        if unknown := _unknown(row, domain, known):
             lacks = f"names {', '.join(map(repr, unknown))}, which the domain {domain.name!r} lacks"
             raise ValueError(f"{path}: task {row.id!r} {lacks}; it has {', '.join(sorted(tools))}")
     if split is not None and split not in splits:
