@@ -214,7 +214,7 @@ class Suite:
     open: Callable[[Task], Environment]
     """Opens a task's environment in its initial state."""
     step_limit: int | None = None
-    """Longest run in tool steps; None: the longest plan + 3."""
+    """Longest run in tool steps; None: twice the longest plan and five more."""
     shared: str = ""
     """Digest of the data that all tasks' environments share, such as a collection of documents; empty if there is none."""
     distractors: frozenset[str] = frozenset()
