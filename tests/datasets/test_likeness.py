@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tests.cases import cases
 from whichloop.datasets.generating import Draw
-from whichloop.datasets.validity.likeness import alike, wording
+from whichloop.datasets.validity.checks import alike, wording
 
 WORDS = [f"{first}{last}" for first in ("ba", "co", "du", "fi", "lo", "mi", "no", "ra", "su", "ti") for last in "bdfgklmnprst"]
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from tests.cases import cases
 from whichloop import Environment, Query, StatelessEnvironment, Suite, Task
 from whichloop.datasets import arithmetic
-from whichloop.datasets.task import read_quarantine, with_quarantine
+from whichloop.datasets.importing.json_files import read_quarantine
+from whichloop.datasets.task import with_quarantine
 
 TASK = Task("lamp", Query("What does a lamp cost?"), 39.9)
 
@@ -61,7 +62,7 @@ def test_both_formats(tmp_path: Path) -> None:
     ("name", "text", "said"),
     [
         ("bad.toml", "arithmetic-0001", "bad.toml: not TOML: "),
-        ("bad.toml", "a = ' '", "bad.toml: task 'a': the reason is \" \", and must be a text that is not empty"),
+        ("bad.toml", "a = ' '", "bad.toml: field 'a': it is empty"),
         ("bad.json", "[" * 100_000, "bad.json: not JSON: "),
     ],
 )

@@ -28,6 +28,7 @@ from whichloop.datasets.long_haul import archive as archives
 from whichloop.datasets.long_haul.archive import ArchiveError, TrailArchive, VaultShut
 from whichloop.datasets.typed import records as system
 from whichloop.datasets.typed.records import Records
+from whichloop.protocol.json_text import digest
 
 HELD = collection()
 DOCUMENTS = list(HELD.documents.values())
@@ -60,7 +61,9 @@ def test_a_phrase_finds_the_documents_that_hold_it(document: Document, start: in
 
 
 def test_the_digest_that_the_suite_states_is_that_of_the_collection() -> None:
-    assert HELD.digest == library.COLLECTION_DIGEST == library.load().shared
+    documents = [[item.id, item.title, item.tag, item.year, item.links] for item in HELD.documents.values()]
+    pages = [[[page.text, page.record] for page in item.pages] for item in HELD.documents.values()]
+    assert digest([documents, pages, HELD.merged]) == library.COLLECTION_DIGEST == library.load().shared
     assert len(HELD.documents) == len(HELD.ids) == 32 * COASTS
     assert len(HELD.merged) == MERGED_PER_COAST * COASTS
     assert not HELD.merged.keys() & HELD.documents.keys()

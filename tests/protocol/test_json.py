@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from tests.cases import cases
 from tests.sealing import reseal
+from whichloop.datasets.importing.json_files import read_quarantine
 from whichloop.datasets.jsonl import load as jsonl_suite
-from whichloop.datasets.task import read_quarantine
 from whichloop.experiments.import_runs.foreign_trials import ReadingOptions
 from whichloop.experiments.import_runs.importing import read_file
 from whichloop.experiments.import_runs.joining import ImportRequest

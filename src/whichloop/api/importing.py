@@ -17,7 +17,7 @@ from whichloop.experiments.import_runs import (
     import_files,
     run_place,
 )
-from whichloop.experiments.import_runs.table_rows import as_json
+from whichloop.experiments.import_runs.columns import as_json
 from whichloop.protocol.values import shown_short
 from whichloop.reports.dataframes import Loaded
 from whichloop.reports.html.page import report_html

@@ -39,70 +39,70 @@ _UNITS: dict[str, dict[str, str]] = {
 
 def add(a: float, b: float) -> Number:
     """Add two numbers: a + b."""
-    return _number(_EXACT.add(_decimal(a), _decimal(b)))
+    return result(_EXACT.add(exact(a), exact(b)))
 
 
 def subtract(a: float, b: float) -> Number:
     """Subtract b from a: a - b."""
-    return _number(_EXACT.subtract(_decimal(a), _decimal(b)))
+    return result(_EXACT.subtract(exact(a), exact(b)))
 
 
 def multiply(a: float, b: float) -> Number:
     """Multiply two numbers: a * b."""
-    return _number(_EXACT.multiply(_decimal(a), _decimal(b)))
+    return result(_EXACT.multiply(exact(a), exact(b)))
 
 
 def divide(a: float, b: float) -> Number:
     """Divide a by b: a / b. Dividing by zero is an error."""
-    divisor = _decimal(b)
+    divisor = exact(b)
     if not divisor:
         raise ZeroDivisionError(f"division by zero: {a:.12g} / 0 has no value")
-    return _number(_EXACT.divide(_decimal(a), divisor))
+    return result(_EXACT.divide(exact(a), divisor))
 
 
 def power(base: float, exponent: float) -> Number:
     """Raise base to the exponent, which lies between -64 and 64."""
     if not abs(exponent) <= MAX_EXPONENT:
         raise ValueError(f"exponent {exponent:.12g} is beyond ±{MAX_EXPONENT}")
-    ground, height = _decimal(base), _decimal(exponent)
+    ground, height = exact(base), exact(exponent)
     if not height:
         return 1
     if not ground and height < 0:
         raise ZeroDivisionError("division by zero: 0 has no negative power")
     if ground < 0 and height % 1:
         raise ValueError(f"{base:.12g} is negative: a power with the fractional exponent {exponent:.12g} is no real number")
-    return _number(_EXACT.power(ground, height))
+    return result(_EXACT.power(ground, height))
 
 
 def remainder(a: float, b: float) -> Number:
     """What is left when a is divided by b; it has the sign of b. Dividing by zero is an error."""
-    divisor = _decimal(b)
+    divisor = exact(b)
     if not divisor:
         raise ZeroDivisionError(f"division by zero: {a:.12g} / 0 has no remainder")
-    rest = Fraction(_decimal(a)) % Fraction(divisor)  # a Decimal's own % gives up where the quotient is long
-    return _number(_EXACT.divide(Decimal(rest.numerator), Decimal(rest.denominator)))
+    rest = Fraction(exact(a)) % Fraction(divisor)  # a Decimal's own % gives up where the quotient is long
+    return result(_EXACT.divide(Decimal(rest.numerator), Decimal(rest.denominator)))
 
 
 def round_to(number: float, digits: int) -> Number:
     """Round to `digits` decimals, between -12 and 12; halves are rounded away from zero."""
     if not abs(digits) <= MAX_DIGITS:
         raise ValueError(f"digits is {digits}, and must lie between -{MAX_DIGITS} and {MAX_DIGITS}")
-    return _number(_decimal(number).quantize(Decimal(1).scaleb(-digits), context=_EXACT))
+    return result(exact(number).quantize(Decimal(1).scaleb(-digits), context=_EXACT))
 
 
 def percent_of(percent: float, number: float) -> Number:
     """A percentage of a number: percent / 100 * number."""
-    return _number(_EXACT.divide(_EXACT.multiply(_decimal(percent), _decimal(number)), Decimal(100)))
+    return result(_EXACT.divide(_EXACT.multiply(exact(percent), exact(number)), Decimal(100)))
 
 
 def minimum(a: float, b: float) -> Number:
     """The smaller of two numbers."""
-    return _number(min(_decimal(a), _decimal(b)))
+    return result(min(exact(a), exact(b)))
 
 
 def maximum(a: float, b: float) -> Number:
     """The larger of two numbers."""
-    return _number(max(_decimal(a), _decimal(b)))
+    return result(max(exact(a), exact(b)))
 
 
 def convert_units(value: float, from_unit: str, to_unit: str) -> Number:
@@ -119,10 +119,11 @@ def convert_units(value: float, from_unit: str, to_unit: str) -> Number:
     kind, table = kinds[from_unit], _UNITS[kinds[from_unit]]
     if to_unit not in table:
         raise ValueError(f"{from_unit!r} cannot become {to_unit!r}: {kind} has the units {', '.join(table)}")
-    return _number(_EXACT.divide(_EXACT.multiply(_decimal(value), Decimal(table[from_unit])), Decimal(table[to_unit])))
+    return result(_EXACT.divide(_EXACT.multiply(exact(value), Decimal(table[from_unit])), Decimal(table[to_unit])))
 
 
-def _decimal(value: float) -> Decimal:
+def exact(value: float) -> Decimal:
+    """Return the decimal that a number is written as. Raises ValueError and OverflowError."""
     if not math.isfinite(value):
         raise ValueError(f"{value} is no finite number")
     if abs(value) > LIMIT:
@@ -130,7 +131,8 @@ def _decimal(value: float) -> Decimal:
     return Decimal(repr(float(value)))
 
 
-def _number(value: Decimal) -> Number:
+def result(value: Decimal) -> Number:
+    """Return a result of at most 12 digits. Raises OverflowError."""
     if abs(value) > LIMIT:
         raise OverflowError(f"the result is beyond ±{LIMIT:g}, the range of this calculator")
     if value == value.to_integral_value():

@@ -20,23 +20,12 @@ _SEPARATOR = re.compile(r"\s*\"?sep=(.)\"?\s*", re.IGNORECASE | re.DOTALL)
 """The line in which Excel is told the delimiter, before that of the names."""
 
 
-def separator_in(line: str) -> str:
-    """Return the delimiter that a line says, as Excel wants it: `sep=;`; empty for any other line."""
-    match = _SEPARATOR.fullmatch(line)
-    return match[1] if match else ""
-
-
-def delimiter_in(line: str) -> str:
-    """Return the sign between cells that the first line of a file says, or has most often: comma, tab, semicolon or bar."""
-    return separator_in(line) or max(DELIMITERS, key=line.count)
-
-
 def csv_table(path: Path, delimiter: str | None = None, *, decimal_comma: bool = False) -> RowTable:
     """Return a CSV file (RFC 4180) as a table. Raises OSError for an unreadable file, ValueError for a bad header."""
     csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE_BYTES))  # of the process
     first = next((line for _, line in text_lines(path) if line.strip()), "")
-    said, sign = separator_in(first), delimiter or delimiter_in(first)
-    head = 2 if said else 1
+    said = _SEPARATOR.fullmatch(first)
+    sign, head = delimiter or (said[1] if said else max(DELIMITERS, key=first.count)), 2 if said else 1
     _, header = next(islice(_records(path, sign), head - 1, None), (0, []))
     names = [name.strip() for name in header]
     if not names:

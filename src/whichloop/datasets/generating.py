@@ -49,10 +49,6 @@ class Draw:
     def choice(self, items: Sequence[Item]) -> Item:
         return items[int(self._random() * len(items))]
 
-    def pick(self, *items: Item) -> Item:
-        """Return one of the arguments, such as one of several wordings."""
-        return self.choice(items)
-
     def sample(self, items: Sequence[Item], count: int) -> list[Item]:
         """Draw different items, in random order. Raises ValueError if there are fewer."""
         if count > len(items):
@@ -182,7 +178,7 @@ def split_of(key: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A generated suite: how its tasks are made, and the environments that they are solved in."""
+    """A generated suite: how its tasks are made, and the environments that they are solved in. What has no word here: see `Suite`."""
 
     name: str
     version: str
@@ -190,13 +186,9 @@ class Source:
     """Seed → tasks without end."""
     open: Callable[[Task], Environment]
     step_limit: int | None = None
-    """See `Suite.step_limit`."""
     shared: str = ""
-    """See `Suite.shared`."""
     distractors: frozenset[str] = frozenset()
-    """See `Suite.distractors`."""
     templates: TemplateRole = "strata"
-    """See `TemplateRole`."""
     default_size: int = 120
     snapshots: Path | None = None
     """Folder of the committed default tasks; None: the default tasks are generated."""

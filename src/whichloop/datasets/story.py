@@ -187,27 +187,21 @@ class Story(Draw):
 AnyStory = TypeVar("AnyStory", bound=Story)
 
 
-def told_by(teller: Callable[[Draw], AnyStory]) -> Callable[[Callable[[AnyStory], Draft]], Template]:
-    """Decorate a function of a story as a template: it starts over at a DeadEnd.
+def _template(teller: Callable[[Draw], AnyStory], tell: Callable[[AnyStory], Draft]) -> Template:
+    """Make a template of a story: it starts over at a DeadEnd. Raises ValueError where all draws end dead."""
 
-    The template raises ValueError where all draws end dead.
-    """
+    @functools.wraps(tell)
+    def template(draw: Draw) -> Draft:
+        for _ in range(MAX_DRAWS):
+            try:
+                story = teller(draw)
+                story.name = tell.__name__.strip("_")
+                return tell(story)
+            except DeadEnd:
+                continue
+        raise ValueError(f"template {tell.__name__!r} found no task in {MAX_DRAWS} draws")
 
-    def template_of(tell: Callable[[AnyStory], Draft]) -> Template:
-        @functools.wraps(tell)
-        def template(draw: Draw) -> Draft:
-            for _ in range(MAX_DRAWS):
-                try:
-                    story = teller(draw)
-                    story.name = tell.__name__.strip("_")
-                    return tell(story)
-                except DeadEnd:
-                    continue
-            raise ValueError(f"template {tell.__name__!r} found no task in {MAX_DRAWS} draws")
-
-        return template
-
-    return template_of
+    return template
 
 
 def told_suite(
@@ -218,7 +212,7 @@ def told_suite(
     open_task: Callable[[Task], Environment],
     **options: Any,
 ) -> Source:
-    """Return a suite of stories, which has a committed snapshot. `stories`: those with an answer and those without."""
-    templates, unanswerable = (tuple(map(told_by(teller), some)) for some in stories)
+    """Return a suite of `stories`, those with an answer and those without. `options`: of its Source, `snapshots=None` for none."""
+    templates, unanswerable = ([_template(teller, tell) for tell in some] for some in stories)
     tasks = functools.partial(generate, name, templates=templates, unanswerable=unanswerable)
-    return Source(name, version, tasks, open_task, snapshots=SNAPSHOTS, **options)
+    return Source(name, version, tasks, open_task, **{"snapshots": SNAPSHOTS, **options})

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import functools
 import inspect
-import json
-import tomllib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set, Sized
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Generic, Literal, Protocol, TypeVar, runtime_checkable
 
 from whichloop.protocol import Model, Plan, Query, Tool, plan_from_json, plan_to_json
-from whichloop.protocol.json_text import digest, load_json
+from whichloop.protocol.json_text import digest
 from whichloop.protocol.names import near
 from whichloop.protocol.own_code import own_words
 from whichloop.protocol.plan import refs
@@ -217,7 +214,7 @@ class Suite:
     open: Callable[[Task], Environment]
     """Opens a task's environment in its initial state."""
     step_limit: int | None = None
-    """Longest run in tool steps; None: the longest plan + 3."""
+    """Longest run in tool steps; None: twice the longest plan and five more."""
     shared: str = ""
     """Digest of the data that all tasks' environments share, such as a collection of documents; empty if there is none."""
     distractors: frozenset[str] = frozenset()
@@ -276,25 +273,6 @@ class Suite:
         tools = described_tools(self.opened(self.tasks[0]))
         parts = [self.name, self.version, self.max_tool_steps, tools, *([self.shared] if self.shared else [])]
         return digest([*parts, [task.as_dict() for task in self.tasks]])
-
-
-def read_quarantine(file: Path) -> dict[str, str]:
-    """Read reasons by task id from a JSON object if the file's name ends in `.json`, else from TOML, `task-id = "the reason"`.
-
-    Raises OSError, and ValueError in one line that names the file for anything else than ids with a reason each.
-    """
-    kind, load = ("JSON", load_json) if file.suffix == ".json" else ("TOML", tomllib.loads)
-    try:
-        entries = load(file.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:  # not UTF-8, or not the format
-        raise ValueError(f"{file}: not {kind}: {error}") from None
-    if not isinstance(entries, dict):
-        raise ValueError(f"{file}: a quarantine is an object of task ids with a reason each, not a {type(entries).__name__}")
-    for task, reason in entries.items():
-        if not isinstance(reason, str) or not reason.strip():
-            shown = json.dumps(reason, default=str)
-            raise ValueError(f"{file}: task {task!r}: the reason is {shown}, and must be a text that is not empty")
-    return entries
 
 
 def with_quarantine(suite: Suite, entries: Mapping[str, str]) -> Suite:
@@ -356,6 +334,10 @@ class Toolset(Generic[World]):
             replace(tool, function=functools.partial(function, world))
             for tool, function in zip(self._templates, self._functions, strict=True)
         )
+
+    def over(self, world: World, read_state: Callable[[World], Any] = lambda world: None) -> WorldEnvironment[World]:
+        """Return an environment of the tools alone. `read_state`: see `WorldEnvironment`."""
+        return WorldEnvironment(self.bound_to(world), world, read_state)
 
 
 @dataclass(frozen=True, slots=True)

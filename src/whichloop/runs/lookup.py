@@ -6,9 +6,10 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from whichloop.datasets.generating import SPLITS, split_of
+from whichloop.datasets.importing.json_files import read_quarantine
 from whichloop.datasets.importing.plan_model import refused_call
 from whichloop.datasets.importing.rows import RowSuite
-from whichloop.datasets.task import HasUser, Suite, Task, read_quarantine, restates, with_quarantine
+from whichloop.datasets.task import HasUser, Suite, Task, restates, with_quarantine
 from whichloop.metrics.answers import Judgement
 from whichloop.metrics.scorers import scorer_named, scores_of
 from whichloop.models.faults import NOT_DETERMINED

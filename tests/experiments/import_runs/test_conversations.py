@@ -25,16 +25,15 @@ from whichloop.experiments.import_runs.conversation import (
     events_of,
     untold_of,
 )
+from whichloop.experiments.import_runs.foreign_trials import ForeignLog
 from whichloop.experiments.import_runs.formats.atif import EXTRA, OWN, Trajectory
 from whichloop.experiments.import_runs.formats.otlp import read_span
 from whichloop.experiments.import_runs.formats.table import read_messages
-from whichloop.experiments.import_runs.own_trials import CHANGED, OwnTrial, own_trial
+from whichloop.experiments.import_runs.own_trials import CHANGED, add_own_trial
 from whichloop.experiments.import_runs.spans import TRIAL, Walk
-from whichloop.metrics.record import Record
 from whichloop.metrics.trace import UNTOLD, ModelExchange, RequestError, ToolRun, Trace, TraceHead
 from whichloop.metrics.trajectory.trajectory import prompts
 from whichloop.protocol.chat import NativeCall
-from whichloop.runs.manifest import ArmEntry
 
 ids = st.sampled_from(["", "1", "2", "3"])
 tool_names = st.sampled_from(["add", "find"])
@@ -201,21 +200,18 @@ def test_anything_is_read_or_refused(data: Any) -> None:
             assert found is None or isinstance(found, list | ModelTurn)
 
 
-OwnTrials = list[tuple[Record, Trace, ArmEntry]]
-
-
 def spans_in(item: dict[str, Any]) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = item["scopeSpans"][0]["spans"]
-    return found
+    return list(item["scopeSpans"][0]["spans"])
 
 
 def read_back(item: dict[str, Any]) -> Any:
     root, *below = map(read_span, spans_in(json.loads(json.dumps(item))))
-    return own_trial(json.loads(root.values[TRIAL]), [span.content for span in below])
+    return kept_in(json.loads(root.values[TRIAL]), [span.content for span in below])
 
 
-def read_document(document: dict[str, Any]) -> Any:
-    return own_trial(document[EXTRA][OWN], document["steps"])
+def kept_in(own: Any, content: Any) -> Any:
+    log = ForeignLog("s")
+    return (log.trials[0], *log.arms.values()) if add_own_trial(log, own, content, "it") else log.notes[0]
 
 
 def told(events: Any) -> Any:
@@ -225,24 +221,23 @@ def told(events: Any) -> Any:
     return asked, sorted((run.call.key, run.data, run.ok) for run in runs)
 
 
-def test_a_trial_of_ours_comes_back_as_it_was_and_others_read_what_happened(own_trials: OwnTrials) -> None:
+def test_a_trial_of_ours_comes_back_as_it_was_and_others_read_what_happened(own_trials: Any) -> None:
     for record, trace, arm in own_trials:
         item, document = resource_spans(trace, record, arm), json.loads(json.dumps(atif_of(trace, record, arm), allow_nan=False))
         check_rules(document)
-        for back in (read_back(item), read_document(document)):
-            assert isinstance(back, OwnTrial)
-            assert (back.trace, back.record, back.arm.loop, back.arm.profile) == (trace, record, arm.loop, "known")
+        for back, its_arm in (read_back(item), kept_in(document[EXTRA][OWN], document["steps"])):
+            assert (back.trace.trace(record), back.ours, its_arm.loop, its_arm.profile) == (trace, record, arm.loop, "known")
         _, *below = map(read_span, spans_in(item))
         assert told(events_of(Walk(below).items())) == told(trace.events)
         assert told(events_of(Trajectory.read(document).items))[1] == told(trace.events)[1]
 
 
-def test_what_was_changed_is_read_as_anybodys(own_trials: OwnTrials) -> None:
+def test_what_was_changed_is_read_as_anybodys(own_trials: Any) -> None:
     record, trace, arm = own_trials[0]
     item, document = resource_spans(trace, record, arm), atif_of(trace, record, arm)
     spans_in(item)[1]["attributes"].append({"key": "more", "value": {"stringValue": "x"}})
     document["steps"][-1]["message"] += " changed"
-    assert read_back(item) == read_document(document) == CHANGED
+    assert read_back(item) == kept_in(document[EXTRA][OWN], document["steps"]) == f"it: {CHANGED}"
 
 
 def check_rules(document: dict[str, Any]) -> None:

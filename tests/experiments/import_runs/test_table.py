@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 
 from tests.cases import cases
 from whichloop.experiments.import_runs import ImportRequest, ReadingOptions, import_files, parse_map
-from whichloop.experiments.import_runs.columns import COLUMNS
+from whichloop.experiments.import_runs.columns import COLUMNS, list_of_rows
 from whichloop.experiments.import_runs.foreign_file import open_file
 from whichloop.experiments.import_runs.formats.table import error_in
 from whichloop.experiments.import_runs.importing import read_file
-from whichloop.experiments.import_runs.table_rows import list_of_rows
 from whichloop.experiments.import_runs.values import score, usage_in, with_total
 from whichloop.metrics.summary import METRICS
 

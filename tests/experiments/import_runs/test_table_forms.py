@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from tests.cases import cases
 from whichloop.experiments.import_runs import ImportRequest, ReadingOptions, parse_map
+from whichloop.experiments.import_runs.columns import list_of_rows
 from whichloop.experiments.import_runs.formats.table import read_messages
 from whichloop.experiments.import_runs.importing import read_file
-from whichloop.experiments.import_runs.table_rows import list_of_rows
 from whichloop.metrics.trace import ToolRun
 from whichloop.runs.store.trials import read_trace
 

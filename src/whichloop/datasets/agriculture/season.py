@@ -27,12 +27,8 @@ _SIDES = ("North", "South", "Upper", "Lower", "Long", "Far", "Old", "Stony")
 _PLACES = ("Ridge", "Mill", "Meadow", "Acre", "Bottom", "Croft", "Terrace", "Hollow")
 
 
-def _environment(region: Region) -> WorldEnvironment[Region]:
-    return WorldEnvironment(TOOLS.bound_to(region), region)
-
-
 def open_region(task: Task) -> WorldEnvironment[Region]:
-    return _environment(Region(task.world))
+    return TOOLS.over(Region(task.world))
 
 
 class SeasonStory(Story):
@@ -43,7 +39,7 @@ class SeasonStory(Story):
     """See `Region.world`. Whoever changes it begins the plan anew, by `restart`."""
 
     def settle(self) -> None:
-        self.begin(_environment(Region(self.region, is_exact=True)), self.region)
+        self.begin(TOOLS.over(Region(self.region, is_exact=True)), self.region)
 
     @property
     def fields(self) -> list[str]:

@@ -25,9 +25,9 @@ from pathlib import Path
 from typing import Any
 
 from ..importing.json_files import check_limit
-from ..task import Suite, Task
+from ..task import Suite, Task, WorldEnvironment
 from .files import ANY_CALL, CATEGORIES, file_tasks, files_in
-from .functions import FunctionRow, StubTools, stub_functions, tool_names
+from .functions import FunctionRow, stub_functions, stub_tools, tool_names
 from .official import officially_right
 
 __all__ = ["CATEGORIES", "SUITE", "VERSION", "calls_are_right", "load", "tool_names"]
@@ -72,14 +72,12 @@ def calls_are_right(task: Task, state: Any) -> bool:
     return officially_right(task.expected, calls, task.world.get("functions", ()))
 
 
-def _open(task: Task) -> StubTools:
+def _open(task: Task) -> WorldEnvironment[Any]:
     rows = [FunctionRow.model_validate(row) for row in task.world["functions"]]
-    functions = stub_functions(rows, task.expected)
-    return StubTools(functions.values())
+    return stub_tools(stub_functions(rows, task.expected).values())
 
 
 def _unused(tasks: Iterable[Task]) -> frozenset[str]:
-    """Return the tools that no plan needs."""
     offered = {tool.name for task in tasks for tool in _open(task).tools}
     return frozenset(offered - {call.tool for task in tasks if task.plan for call in task.plan.calls})
 

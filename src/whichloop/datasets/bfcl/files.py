@@ -166,7 +166,6 @@ def _query(messages: Sequence[_Message]) -> Query:
 
 
 def _category(identifier: str) -> str:
-    """Return a row's category; empty if it is not supported."""
     match = _ID.fullmatch(identifier)
     return _PUBLISHED.get(match[1], match[1]) if match else ""
 
@@ -185,17 +184,6 @@ def _questions(path: Path, category: str | None) -> Iterator[tuple[str, _Questio
         yield where, row
 
 
-def _right_calls(path: Path) -> dict[str, list[Any]]:
-    """Read the right calls by row id. Raises ValueError."""
-    calls_by_row: dict[str, list[Any]] = {}
-    for where, _, value in json_lines(path):
-        row = checked(_Answers, value, where)
-        if row.id in calls_by_row:
-            raise ValueError(f"{where}: id {row.id!r} is a duplicate")
-        calls_by_row[row.id] = row.ground_truth
-    return calls_by_row
-
-
 def file_tasks(path: Path, category: str | None, limit: int | None) -> Iterator[tuple[str, Task]]:
     """Read a file's tasks, of one category if one is named, and where each stands. Raises OSError and ValueError."""
     rows = list(islice(_questions(path, category), limit))
@@ -205,7 +193,11 @@ def file_tasks(path: Path, category: str | None, limit: int | None) -> Iterator[
     if answered:
         if not answers.is_file():
             raise ValueError(f"{path}: no file {answers} with the calls that are right")
-        right = _right_calls(answers)
+        for where, _, value in json_lines(answers):
+            answer = checked(_Answers, value, where)
+            if answer.id in right:
+                raise ValueError(f"{where}: id {answer.id!r} is a duplicate")
+            right[answer.id] = answer.ground_truth
         if not right.keys() & set(answered):
             raise ValueError(f"{answers}: none of its ids is in {path}")
     for where, row in rows:

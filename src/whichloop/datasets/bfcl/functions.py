@@ -13,6 +13,7 @@ from pydantic import Field
 from whichloop.protocol import Tool, ToolArgumentError
 
 from ..importing.json_files import JsonRow
+from ..task import WorldEnvironment
 
 ACKNOWLEDGED = {"status": "accepted", "note": "This function is a stub: it does nothing and has no result to wait for."}
 MAX_NAME = 64
@@ -114,16 +115,14 @@ class StubFunction:
 
     def problem(self, arguments: Mapping[str, Any]) -> str:
         """Return what is wrong with a call's arguments; empty if nothing is."""
-        return "; ".join(map(_complaint, _Official(self.accepted_schema).iter_errors(arguments)))
+        found = [
+            (".".join(map(str, error.absolute_path)), error) for error in _Official(self.accepted_schema).iter_errors(arguments)
+        ]
+        return "; ".join(f"{where}: {error.message}" if where else error.message for where, error in found)
 
     def shows(self, parameter: str, value: Any) -> bool:
         """Whether a value fits the schema of a parameter that the function has."""
         return bool(_Typed(self.schema["properties"][parameter]).is_valid(value))
-
-
-def _complaint(error: jsonschema.ValidationError) -> str:
-    where = ".".join(map(str, error.absolute_path))
-    return f"{where}: {error.message}" if where else str(error.message)
 
 
 def tool_names(names: Sequence[str]) -> dict[str, str]:
@@ -184,29 +183,22 @@ def _type_and_enum(schema: Mapping[str, Any], allowed: Sequence[Any]) -> dict[st
     return merged
 
 
-class StubTools:
-    """A row's functions as tools that only note down how they are called."""
+def stub_tools(functions: Iterable[StubFunction]) -> WorldEnvironment[Any]:
+    """Return a row's functions as tools that only note down how they are called.
 
-    def __init__(self, functions: Iterable[StubFunction]) -> None:
-        self._calls: list[dict[str, Any]] = []
-        self._refused: list[dict[str, Any]] = []
-        self.tools = tuple(
-            Tool(item.tool, item.row.description, item.schema, self._stub(item), blocking=False) for item in functions
-        )
+    The state: the calls made and those refused, each in order, under the functions' published names.
+    """
+    noted: dict[str, list[dict[str, Any]]] = {"calls": [], "refused": []}
 
-    def _stub(self, function: StubFunction) -> Callable[..., Mapping[str, str]]:
-        def stub(**arguments: Any) -> Mapping[str, str]:  # of any name, `self` too
+    def stub(function: StubFunction) -> Callable[..., Mapping[str, str]]:
+        def call(**arguments: Any) -> Mapping[str, str]:
             problem = function.problem(arguments)
-            (self._refused if problem else self._calls).append({"function": function.name, "arguments": arguments})
+            noted["refused" if problem else "calls"].append({"function": function.name, "arguments": arguments})
             if problem:
                 raise ToolArgumentError(f"Tool '{function.tool}': {problem}")
             return ACKNOWLEDGED
 
-        return stub
+        return call
 
-    def state(self) -> dict[str, Any]:
-        """Return the calls made and those refused, each in order, under the functions' published names."""
-        return {"calls": list(self._calls), "refused": list(self._refused)}
-
-    def close(self) -> None:
-        return None
+    tools = tuple(Tool(item.tool, item.row.description, item.schema, stub(item), blocking=False) for item in functions)
+    return WorldEnvironment(tools, noted, lambda state: {kind: list(calls) for kind, calls in state.items()})

@@ -16,7 +16,7 @@ from .tools import TOOLS
 
 def _environment(shop: Shop, rows: Mapping[str, Any]) -> WorldEnvironment[Shop]:
     shop.open(rows)
-    return WorldEnvironment(TOOLS.bound_to(shop), shop, Shop.changes)
+    return TOOLS.over(shop, Shop.changes)
 
 
 def open_shop(task: Task) -> WorldEnvironment[Shop]:

@@ -135,9 +135,9 @@ def draw_customer(draw: Draw, shop: Shop, name: str = "") -> Row:
     addresses = [row["email"] for row in shop.tables["customers"].values()]
     email = draw_until(
         lambda address: not any(address in other or other in address for other in addresses),
-        lambda: f"{draw.pick(first, first[0])}.{last}{draw.integer(2, 99)}@{draw.choice(texts['mailboxes'])}",
+        lambda: f"{draw.choice((first, first[0]))}.{last}{draw.integer(2, 99)}@{draw.choice(texts['mailboxes'])}",
     )
-    return shop.put("customers", number, name, email, draw.choice(texts["cities"]), draw.pick("basic", "silver", "gold"))
+    return shop.put("customers", number, name, email, draw.choice(texts["cities"]), draw.choice(("basic", "silver", "gold")))
 
 
 def draw_order(draw: Draw, shop: Shop, customer: Row, bought: Sequence[tuple[Row, int]], status: str) -> Row:

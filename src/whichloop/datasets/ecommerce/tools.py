@@ -181,12 +181,10 @@ def _line(shop: Shop, order_id: str, line: int) -> Row:
 
 
 def _amounts(shop: Shop, table: str, owner: str) -> list[int]:
-    """Return the amounts of the refunds on an order, or of the credits of a customer."""
     return [row["amount"] for row in shop.tables[table].values() if list(row.values())[1] == owner]
 
 
 def _pay_back(shop: Shop, order_id: str, line: int, quantity: int, amount: int) -> dict[str, Any]:
-    """Note a refund, and return its number and amount."""
     before = sum((row["order_id"], row["line"]) == (order_id, line) for row in shop.tables["refunds"].values())
     refund_id = f"R{order_id[1:]}-{line}-{before + 1}"
     shop.put("refunds", refund_id, order_id, line, quantity, amount)

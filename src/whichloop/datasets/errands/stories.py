@@ -13,13 +13,8 @@ from ..task import Task, WorldEnvironment
 from .town import TOOLS, WORDING, Town
 
 
-def _environment(number: int) -> WorldEnvironment[Town]:
-    town = Town(number)
-    return WorldEnvironment(TOOLS.bound_to(town), town, Town.state)
-
-
 def open_town(task: Task) -> WorldEnvironment[Town]:
-    return _environment(task.world["town"])
+    return TOOLS.over(Town(task.world["town"]), Town.state)
 
 
 class Errands(Story):
@@ -30,9 +25,8 @@ class Errands(Story):
     def __init__(self, draw: Draw) -> None:
         super().__init__(draw)
         number = self.integer(1, 10**9)
-        environment = _environment(number)
-        self.begin(environment, {"town": number})
-        self.town = environment.world
+        self.town = Town(number)
+        self.begin(TOOLS.over(self.town, Town.state), {"town": number})
         self.asked: list[str] = []
         """What the question asks for, errand by errand."""
         self.changes: list[Ref] = []

@@ -25,12 +25,8 @@ def total(event: Event, date: str, seats: int) -> int:
     return cost(event, date, seats)[1]
 
 
-def _environment(city: City) -> WorldEnvironment[City]:
-    return WorldEnvironment(TOOLS.bound_to(city), city, City.state)
-
-
 def open_city(task: Task) -> WorldEnvironment[City]:
-    return _environment(City(task.world))
+    return TOOLS.over(City(task.world), City.state)
 
 
 class CityStory(Story):
@@ -115,7 +111,7 @@ class CityStory(Story):
 
     def settle(self) -> None:
         world = self.city.as_world()
-        self.begin(_environment(City(world)), world)
+        self.begin(TOOLS.over(City(world), City.state), world)
 
     def told_draft(self, answer: Any, names: Mapping[str, Any]) -> Draft:
         known = {"name": self.customer, "category": self.category, "dates": self.dates, **names}

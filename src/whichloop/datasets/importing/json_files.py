@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import tomllib
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from whichloop.protocol.json_text import load_json
 
@@ -17,6 +19,8 @@ MAX_FILE_BYTES = 500_000_000
 """Largest file: its tasks are all held in memory."""
 MAX_DEPTH = 100
 """Deepest nesting of JSON: not every library takes what is deeper."""
+MAX_ID_CHARS = 400
+"""Longest id of a task: those of tau2, which list all that is wrong, have up to 215."""
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -26,8 +30,15 @@ def _filled(text: str) -> str:
     return text
 
 
+def _one_line_id(text: str) -> str:
+    if not text or len(text) > MAX_ID_CHARS or not text.isprintable():
+        raise ValueError(f"{text[:60]!r} is not an id: one line of 1 to {MAX_ID_CHARS} printable characters")
+    return text
+
+
 Filled = Annotated[str, AfterValidator(_filled)]
 """A text that says something."""
+TaskId = Annotated[str, AfterValidator(_one_line_id)]
 
 
 class JsonRow(BaseModel):
@@ -36,7 +47,8 @@ class JsonRow(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
-R = TypeVar("R", bound=BaseModel)
+R = TypeVar("R")
+_reader_of: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
 
 
 def text_lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -77,14 +89,28 @@ def text_file(path: Path) -> str:
 
 
 def checked(kind: type[R], value: Any, where: str = "") -> R:
-    """Return the value as a row of its kind. Raises ValueError that names the first field that is missing or wrong."""
+    """Return the value as a row or another type. Raises ValueError that names the first field that is missing or wrong."""
     try:
-        return kind.model_validate(value)
+        read: R = _reader_of(kind).validate_python(value)
+        return read
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         field = ".".join(map(str, first["loc"]))
         place = "".join([f"{where}: " if where else "", f"field {field!r}: " if field else ""])
         raise ValueError(place + first["msg"].removeprefix("Value error, ")) from None
+
+
+def read_quarantine(file: Path) -> dict[str, str]:
+    """Read reasons by task id from a JSON object if the file's name ends in `.json`, else from TOML, `task-id = "the reason"`.
+
+    Raises OSError, and ValueError in one line that names the file for anything else than ids with a reason each.
+    """
+    kind, load = ("JSON", load_json) if file.suffix == ".json" else ("TOML", tomllib.loads)
+    try:
+        entries = load(file.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:  # not UTF-8, or not the format
+        raise ValueError(f"{file}: not {kind}: {error}") from None
+    return checked(dict[str, Filled], entries, str(file))
 
 
 def check_limit(importer: str, limit: int | None) -> None:

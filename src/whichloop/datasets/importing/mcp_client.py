@@ -15,7 +15,7 @@ import tempfile
 import threading
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from concurrent.futures import Future, wait
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import httpx2
 import mcp_types as types
@@ -48,22 +48,8 @@ class McpServerGone(Exception):
     """The server cannot be asked any more: that is no failure of a tool."""
 
 
-class ListedTool(NamedTuple):
-    """A tool as its server lists it."""
-
-    name: str
-    description: str
-    parameters: Mapping[str, Any]
-    read_only: bool = False
-    """Its annotations say that it changes nothing."""
-
-
-class Listing(NamedTuple):
-    """What a server says of itself, and of its tools."""
-
-    server: str
-    version: str
-    tools: tuple[ListedTool, ...]
+Listing = tuple[str, str, list[types.Tool]]
+"""What a server says of itself, its name and version, and its tools."""
 
 
 class McpSession:
@@ -82,17 +68,15 @@ class McpSession:
     async def listing(self) -> Listing:
         """Return the tools. Raises McpServerGone for a server that cannot be reached or gives no list, and TimeoutError."""
         client = await self._client()
-        listed: list[ListedTool] = []
+        listed: list[types.Tool] = []
         cursor = None
         with self._watched():
             for _ in range(MAX_PAGES):
                 page = await client.list_tools(cursor=cursor)
-                for tool in page.tools:
-                    read_only = tool.annotations is not None and bool(tool.annotations.read_only_hint)
-                    listed.append(ListedTool(tool.name, tool.description or "", dict(tool.input_schema), read_only))
+                listed += page.tools
                 if (cursor := page.next_cursor) is None:
                     info = client.server_info
-                    return Listing(getattr(info, "name", ""), getattr(info, "version", ""), tuple(listed))
+                    return getattr(info, "name", ""), getattr(info, "version", ""), listed
         raise McpServerGone(f"its list of tools has more than {MAX_PAGES} pages")
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> Any:
@@ -130,7 +114,6 @@ class McpSession:
         return await asyncio.shield(self._opened)
 
     async def _hold_open(self, opened: asyncio.Future[Client]) -> None:
-        """Hold the session open until it shall be closed."""
         try:
             async with self._transport() as transport, Client(transport) as client:
                 opened.set_result(client)

@@ -9,15 +9,13 @@ import re
 import shlex
 import shutil
 import threading
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, NamedTuple
-from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AnyHttpUrl, BaseModel, ConfigDict, Field
 
 from whichloop._extras import needed_by
-from whichloop.datasets.task import Task
+from whichloop.datasets.task import Task, WorldEnvironment
 from whichloop.protocol import Tool
 from whichloop.protocol.json_text import digest
 from whichloop.protocol.names import parse_spec
@@ -95,14 +93,8 @@ def read_server(name: str) -> McpServer:
 def _target(text: str) -> dict[str, Any]:
     """Return where the server is. Raises ValueError for an address that holds a password, and a command that is not there."""
     if text.startswith(("http://", "https://")):
-        try:
-            parts = urlsplit(text)
-            is_address = bool(parts.hostname) and parts.port != 0
-        except ValueError:
-            is_address = False
-        if not is_address:
-            raise ValueError("the address must name a host, and a port below 65536")
-        if parts.username is not None or parts.password is not None:
+        address = checked(AnyHttpUrl, text)
+        if address.username is not None or address.password is not None:
             raise ValueError("a password has no place in the address; put it into a variable, and name that: token=VARIABLE")
         return {"url": text}
     try:
@@ -141,20 +133,19 @@ def mcp_tools(name: str) -> OwnTools:
     server = read_server(name)
     sdk = _sdk()
     try:
-        listing = sdk.read_listing(server)
+        called, version, listed = sdk.read_listing(server)
     except TimeoutError:
         raise ValueError(f"tools {name!r}: no list of tools within {server.start_s:g} s; start_s=… gives it more") from None
     except Exception as error:  # what the server answers may be anything
         kind = "" if isinstance(error, sdk.McpServerGone) else f"no list of tools: {type(error).__name__}: "
         raise ValueError(f"tools {name!r}: {kind}{error_text(error)}") from None
-    if not listing.tools:
-        raise ValueError(f"tools {name!r}: the server {listing.server or 'there'} lists no tool")
-    names = [tool.name for tool in listing.tools]
+    if not listed:
+        raise ValueError(f"tools {name!r}: the server {called or 'there'} lists no tool")
+    names = [tool.name for tool in listed]
     if twice := [each for each in names if names.count(each) > 1]:
         raise ValueError(f"tools {name!r}: the server lists two tools named {twice[0]!r}")
-    tool_descriptions = [[tool.name, tool.description, tool.parameters] for tool in listing.tools]
-    _LAST[name] = ToolServer(listing.server, listing.version, digest(tool_descriptions))
-    return OwnTools(name, opener=partial(_open, server, listing.tools))
+    _LAST[name] = ToolServer(called, version, digest([[tool.name, tool.description or "", tool.input_schema] for tool in listed]))
+    return OwnTools(name, opener=partial(_open, server, listed))
 
 
 def tool_server(name: str) -> ToolServer:
@@ -169,44 +160,28 @@ def _sdk() -> Any:
         return importlib.import_module(f"{__package__}.mcp_client")
 
 
-@dataclass(frozen=True, slots=True)
-class McpEnvironment:
-    """The tools of one session."""
+def _open(server: McpServer, listed: list[Any], task: Task) -> WorldEnvironment[Any]:
+    sdk, is_shared = _sdk(), server.session == "worker"
+    with _LOCK:
+        session = _SHARED.get(server.name) if is_shared else None
+        if session is None or session.gone:
+            session = sdk.McpSession(server)
+            if is_shared:
+                _SHARED[server.name] = session
 
-    session: Any
-    tools: tuple[Tool, ...]
-    shared: bool
-
-    def state(self) -> None:
+    def check_alive(session: Any) -> None:
         """There is no end state. Raises RuntimeError if the server has died: what came out is not the loop's doing."""
-        if self.session.gone:
-            raise RuntimeError(self.session.gone)
-
-    def close(self) -> None:
-        if not self.shared:
-            _sdk().close_soon(self.session)
-
-
-def _open(server: McpServer, listed: tuple[Any, ...], task: Task) -> McpEnvironment:
-    session = _shared_session(server) if server.session == "worker" else _sdk().McpSession(server)
-    call = _sdk().call
+        if session.gone:
+            raise RuntimeError(session.gone)
 
     def function(name: str) -> Any:
         async def tool(**arguments: Any) -> Any:
-            return await call(session, name, arguments)
+            return await sdk.call(session, name, arguments)
 
         return tool
 
-    tools = tuple(
-        Tool(each.name, each.description, each.parameters, function(each.name), read_only=each.read_only) for each in listed
-    )
-    return McpEnvironment(session, tools, shared=server.session == "worker")
-
-
-def _shared_session(server: McpServer) -> Any:
-    """Return the session of this process; a new one if the last one's server has died."""
-    with _LOCK:
-        session = _SHARED.get(server.name)
-        if session is None or session.gone:
-            session = _SHARED[server.name] = _sdk().McpSession(server)
-        return session
+    tools = []
+    for each in listed:  # as the SDK has them
+        read_only = each.annotations is not None and bool(each.annotations.read_only_hint)
+        tools.append(Tool(each.name, each.description or "", each.input_schema, function(each.name), read_only=read_only))
+    return WorldEnvironment(tuple(tools), session, check_alive, (lambda session: None) if is_shared else sdk.close_soon)

@@ -15,7 +15,7 @@ from functools import lru_cache
 from types import ModuleType
 from typing import Any
 
-from whichloop.datasets.task import Environment, StatelessEnvironment, Task, as_described
+from whichloop.datasets.task import Environment, StatelessEnvironment, Task, WorldEnvironment, as_described
 from whichloop.protocol import Tool, render_value
 from whichloop.protocol.json_text import canonical_json, whole_numbers_as_int
 from whichloop.protocol.redact import logger_of
@@ -49,7 +49,7 @@ class OwnTools:
         if unknown := [name for name in names if name not in by_name]:
             environment.close()
             raise ValueError(self.lacks(unknown[0], by_name))
-        return OwnEnvironment(tuple(by_name[name] for name in names), environment)
+        return _with_tools(tuple(by_name[name] for name in names), environment)
 
     def lacks(self, name: str, names: Iterable[str]) -> str:
         """Say that there is no tool of this name."""
@@ -60,7 +60,7 @@ class OwnTools:
     def _opened(self, opener: Callable[[Task], Any], task: Task) -> Environment:
         try:
             opened = opener(task)
-            environment = OwnEnvironment(_tools(opened.tools), opened) if isinstance(opened, Environment) else None
+            environment = _with_tools(_tools(opened.tools), opened) if isinstance(opened, Environment) else None
             tools = _tools(opened) if environment is None else environment.tools
         except Exception as error:  # the boundary to the user's own code
             raise ValueError(f"tools {self.name!r}: task {task.id!r}: {type(error).__name__}: {error_text(error)}") from error
@@ -71,18 +71,9 @@ class OwnTools:
 NO_TOOLS = OwnTools()
 
 
-@dataclass(frozen=True, slots=True)
-class OwnEnvironment:
-    """Another environment with these tools: some of its own, or its functions as tools."""
-
-    tools: tuple[Tool, ...]
-    inner: Environment
-
-    def state(self) -> Any:
-        return self.inner.state()
-
-    def close(self) -> None:
-        self.inner.close()
+def _with_tools(tools: tuple[Tool, ...], inner: Environment) -> WorldEnvironment[Environment]:
+    """Return an environment with these tools: some of its own, or its functions as tools."""
+    return WorldEnvironment(tools, inner, lambda world: world.state(), lambda world: world.close())
 
 
 def offered(name: str, module: ModuleType, attribute: str = "") -> OwnTools:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
 
 from whichloop.datasets.task import Task
-from whichloop.datasets.validity.checks import argument_misfits, call_misfits, name_misfits
+from whichloop.datasets.validity.checks import call_misfits, misfits, misnamed
 from whichloop.protocol import Plan, PlannedCall, Tool, ToolSpec, plan_from_json, refs, resolve
 from whichloop.protocol.plan_lines import read_lines
 from whichloop.protocol.values import ToolArgumentError
@@ -163,13 +163,13 @@ def refused_call(task: Task, tools: Mapping[str, Tool]) -> str:
 def _refusal(call: PlannedCall, tool: Tool) -> str:
     if tool.arguments is None:
         return ""
-    named = next(name_misfits(call, tool.parameters), "")
+    _, named = next(misnamed(call, tool.parameters), ("", ""))
     if named or any(refs(call.arguments)):
         return named
     try:
         tool.arguments.check(resolve(call.arguments, {}))
     except ToolArgumentError as error:
-        return next(argument_misfits(call, tool.parameters), str(error).removeprefix(f"Tool '{tool.name}': "))
+        return next(misfits(call, tool.parameters), ("", str(error).removeprefix(f"Tool '{tool.name}': ")))[1]
     return ""
 
 

@@ -27,20 +27,13 @@ from .columns import (
     read_value,
     with_point,
 )  # fmt: skip
-from .json_files import Filled, checked, json_value
+from .json_files import Filled, TaskId, checked, json_value
 from .own_tools import ALLOWED, OwnTools
 from .plan_model import read_plan
 
-MAX_ID_CHARS = 200
 UNPLANNED = "the file gives none"
 _NONE_GIVEN = "\0 the plan gives no answer"
 """What no row holds: the answer of a plan that gives none."""
-
-
-def _one_line_id(text: str) -> str:
-    if not text or len(text) > MAX_ID_CHARS or not text.isprintable():
-        raise ValueError(f"{text[:60]!r} is not an id: one line of 1 to {MAX_ID_CHARS} printable characters")
-    return text
 
 
 def _id_text(value: Any) -> Any:
@@ -72,7 +65,6 @@ def _from_json(value: Any) -> Any:
 
 
 _Json = BeforeValidator(_from_json)
-_Id = Annotated[str, AfterValidator(_one_line_id)]
 _Schema = Annotated[dict[str, Any], AfterValidator(_json_schema)]
 
 
@@ -82,7 +74,7 @@ class _Cells(BaseModel):
     model_config = ConfigDict(strict=True)
     question: str = ""
     answer: Any = None
-    id: Annotated[_Id, BeforeValidator(_id_text)] = ""
+    id: Annotated[TaskId, BeforeValidator(_id_text)] = ""
     context: str = ""
     schema_: Annotated[_Schema, _Json] | None = Field(None, alias="schema")
     tools: Annotated[list[str], BeforeValidator(_names)] | None = None
@@ -105,7 +97,7 @@ class _WholeQuery(_Whole):
 class WholeTask(_Whole):
     """A task as `Task.as_dict` writes it."""
 
-    id: _Id
+    id: TaskId
     query: _WholeQuery
     expected: Any
     scorer: str = "exact"
@@ -166,7 +158,6 @@ class RowReader:
         return self._columns_of[columns]
 
     def _used(self, columns: tuple[str, ...]) -> set[str]:
-        """Return the columns of a row that something is read from."""
         return {*self._columns_of[columns].values(), *filter(None, (column_named(label, columns) for label in self.labels))}
 
     def unused(self) -> str:
@@ -262,7 +253,6 @@ class RowReader:
         return by_name
 
     def _check_tools(self, task: Task) -> None:
-        """Raise ValueError for a tool that is not there."""
         names = task.world.get(ALLOWED)
         if names is not None and not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
             raise ValueError(f"world: {ALLOWED!r} is not a list of names")

@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
-
-from ..generating import SNAPSHOTS, Source, generate
+from ..story import told_suite
 from .shelves import DISTRACTORS
-from .stories import TEMPLATES, UNANSWERABLE, open_library
+from .stories import STORIES, UNANSWERABLE, Trail, open_library
 
 COLLECTION_DIGEST = "30aa1038c20fc4475a7919eeede21d1edf6556f8caba6ec995ebe660c00db74c"
-"""What `collection().digest` is: written down, so that a suite can be listed without drawing the collection."""
+"""sha256 of documents, pages and mergers: written down, so that a suite can be listed without drawing the collection."""
 
-
-SOURCE = Source(
-    "library",
-    "1",
-    partial(generate, "library", templates=TEMPLATES, unanswerable=UNANSWERABLE),
-    open_library,
-    shared=COLLECTION_DIGEST,
-    distractors=DISTRACTORS,
-    snapshots=SNAPSHOTS,
-)
+SOURCE = told_suite("library", "1", Trail, (STORIES, UNANSWERABLE), open_library, shared=COLLECTION_DIGEST, distractors=DISTRACTORS)
 SUITE = load = SOURCE.suite

@@ -14,7 +14,6 @@ from typing import Any, Literal, NamedTuple
 from whichloop.datasets.facts import drawn, facts
 from whichloop.datasets.generating import Draw, draw_new
 from whichloop.datasets.story import Wording
-from whichloop.protocol.json_text import digest
 
 Kind = Literal["person", "town", "ship", "company", "book", "lighthouse"]
 COASTS = 48
@@ -91,12 +90,6 @@ class Collection:
     merged: Mapping[str, str]
     """Id of a withdrawn document → id of its successor."""
 
-    @property
-    def digest(self) -> str:
-        documents = [[item.id, item.title, item.tag, item.year, item.links] for item in self.documents.values()]
-        pages = [[[page.text, page.record] for page in item.pages] for item in self.documents.values()]
-        return digest([documents, pages, self.merged])
-
 
 @cache
 def collection() -> Collection:
@@ -114,8 +107,6 @@ def collection() -> Collection:
 
 
 class _Names:
-    """A source of names that gives each name once."""
-
     def __init__(self) -> None:
         self.draw = Draw("library", "names")
         self.lists: Mapping[str, list[str]] = WORDING.texts["words"]

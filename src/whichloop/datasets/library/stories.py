@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, TypeVar, cast
@@ -10,8 +10,8 @@ from typing import Any, TypeVar, cast
 from whichloop.protocol import Ref
 from whichloop.protocol.values import joined
 
-from ..generating import Draft, Draw, Template, part
-from ..story import DeadEnd, Story, told_by
+from ..generating import Draft, Draw, part
+from ..story import DeadEnd, Story
 from ..task import StatelessEnvironment, Task
 from .collection import LINKS, WORDING, Coast, Entity, Kind, collection, page_of
 from .shelves import TOOLS
@@ -150,9 +150,6 @@ class Trail(Story):
         return self.task(f"{opening}{question}", self.fact(place, key), difficulty=difficulty)
 
 
-template = told_by(Trail)
-
-
 def relations(entity: Entity) -> list[str]:
     return [key for key in entity.facts if key in LINKS]
 
@@ -160,17 +157,16 @@ def relations(entity: Entity) -> list[str]:
 # Trails
 
 
-def _documents(name: str, steps: int, difficulty: str) -> Template:
-    """Make a template that asks for what lies so many steps from where the question starts."""
+def _documents(name: str, steps: int, difficulty: str) -> Callable[[Trail], Draft]:
+    """Make a story that asks for what lies so many steps from where the question starts."""
 
     def tell(s: Trail) -> Draft:
         return s.ask(s.start(steps), difficulty=difficulty)
 
     tell.__name__ = name
-    return template(tell)
+    return tell
 
 
-@template
 def _by_its_story(s: Trail) -> Draft:
     """A book is known by what it tells, word for word."""
     book = s.choice(s.coast.of_kind("book"))
@@ -180,7 +176,6 @@ def _by_its_story(s: Trail) -> Draft:
     return s.ask(s.walk(place, s.integer(1, 2)))
 
 
-@template
 def _by_catalogue(s: Trail) -> Draft:
     """An entity is known by coast, kind and year."""
     entity = s.choice(list(s.coast.entities.values()))
@@ -192,7 +187,6 @@ def _by_catalogue(s: Trail) -> Draft:
     return s.ask(s.walk(s.with_id(entity, phrase, part(found, "documents", 0, "id")), s.integer(1, 2)))
 
 
-@template
 def _by_old_number(s: Trail) -> Draft:
     """A document is known by a number under which it no longer stands."""
     held = collection()
@@ -206,7 +200,6 @@ def _by_old_number(s: Trail) -> Draft:
     return s.ask(s.walk(place, s.integer(1, 3)), opening)
 
 
-@template
 def _by_mention(s: Trail) -> Draft:
     """An entity is known by a person that only its own document names."""
     person = s.walk(s.start(), s.integer(0, 2))
@@ -222,7 +215,6 @@ def _by_mention(s: Trail) -> Draft:
 # Comparisons, sums and lists
 
 
-@template
 def _which_most(s: Trail) -> Draft:
     kind, key = s.choice(list(phrases("extremes")))
     there = s.coast.of_kind(kind)
@@ -234,7 +226,6 @@ def _which_most(s: Trail) -> Draft:
     return _ask_winner(s, places, key, opening, s.integer(0, 1))
 
 
-@template
 def _which_most_behind(s: Trail) -> Draft:
     """The entities that are compared are not those that the question names."""
     kind, relation = s.choice(list(phrases("relations")))
@@ -260,7 +251,6 @@ def _ask_winner(s: Trail, places: list[Place], key: str, opening: str, steps: in
     return s.ask(s.walk(replace(winner, phrase=f"the one of them {which}"), steps), f"{opening} ", besides=key)
 
 
-@template
 def _years_between(s: Trail) -> Draft:
     places = [s.walk(s.start(), s.integer(1, 2)) for _ in range(2)]
     if places[0].entity.name == places[1].entity.name:
@@ -273,7 +263,6 @@ def _years_between(s: Trail) -> Draft:
     return s.task(f"How many years lie between {first} and {second}?", part(spread, "range"))
 
 
-@template
 def _sum_of_a_coast(s: Trail) -> Draft:
     question, values, there = _ask_for_all(s, "sums")
     if None in there:
@@ -282,7 +271,6 @@ def _sum_of_a_coast(s: Trail) -> Draft:
     return s.task(f"What is {question}?", part(total, "sum"))
 
 
-@template
 def _names_of_a_coast(s: Trail) -> Draft:
     question, values, there = _ask_for_all(s, "lists")
     if len(set(there)) < len(there) or None in there:
@@ -316,7 +304,6 @@ def _ask_for_all(s: Trail, name: str) -> tuple[str, list[Ref], list[Any]]:
 # Questions without an answer
 
 
-@template
 def _silent_document(s: Trail) -> Draft:
     place = s.walk(s.start(), s.integer(1, 2))
     kind, key = place.entity.kind, _OPTIONAL[place.entity.kind]
@@ -327,7 +314,6 @@ def _silent_document(s: Trail) -> Draft:
     return s.task(f"Give the name of {wording}." if key in LINKS else wording, None, "normalized")
 
 
-@template
 def _silent_in_a_sum(s: Trail) -> Draft:
     question, _, there = _ask_for_all(s, "sums")
     if None not in there:
@@ -335,7 +321,6 @@ def _silent_in_a_sum(s: Trail) -> Draft:
     return s.task(f"What is {question}?", None)
 
 
-@template
 def _no_such_mention(s: Trail) -> Draft:
     person = s.walk(s.start(), s.integer(1, 2))
     kind, key = s.choice(list(phrases("works")))
@@ -347,7 +332,7 @@ def _no_such_mention(s: Trail) -> Draft:
     return s.task(s.choice(phrases("numbers")[kind, asked]).format(phrase), None, "normalized")
 
 
-TEMPLATES = (
+STORIES = (
     _documents("two_documents", 1, "easy"), _by_mention, _which_most, _documents("three_documents", 2, "medium"), _sum_of_a_coast,
     _by_its_story, _which_most_behind, _documents("four_documents", 3, "hard"), _by_catalogue, _names_of_a_coast, _years_between,
     _by_old_number, _documents("five_documents", 4, "hard"),

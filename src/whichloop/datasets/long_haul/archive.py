@@ -189,7 +189,6 @@ def add_up(numbers: list[float]) -> int | float:
 
 
 def _checked(code: str) -> str:
-    """Return the code. Raises ValueError if it is not one."""
     if not _CODE.fullmatch(code):
         raise ValueError(f"{code[:40]!r} is no card's code; codes look like KX-4821")
     return code

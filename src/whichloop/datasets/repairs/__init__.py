@@ -6,17 +6,9 @@ holds the tools, `repair.py` what the stories share, `stories.py` the stories.
 
 from __future__ import annotations
 
-from functools import partial
+from ..story import told_suite
+from .repair import Repair, open_plant
+from .stories import STORIES, UNANSWERABLE
 
-from ..generating import SNAPSHOTS, Source, generate
-from .repair import open_plant
-from .stories import TEMPLATES, UNANSWERABLE
-
-SOURCE = Source(
-    "repairs",
-    "1",
-    partial(generate, "repairs", templates=TEMPLATES, unanswerable=UNANSWERABLE),
-    open_plant,
-    snapshots=SNAPSHOTS,
-)
+SOURCE = told_suite("repairs", "1", Repair, (STORIES, UNANSWERABLE), open_plant)
 SUITE = load = SOURCE.suite

@@ -154,7 +154,6 @@ def _draw_sensor(draw: Draw, plant: Plant, quantity: Quantity) -> str:
 
 
 def _numbers(draw: Draw, letter: str, count: int) -> list[str]:
-    """Draw so many different numbers."""
     return distinct(count, lambda: f"{letter}{draw.integer(1_000, 9_999)}")
 
 

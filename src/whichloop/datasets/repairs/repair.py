@@ -11,21 +11,17 @@ from typing import Any, Literal
 from whichloop.protocol import Ref
 
 from ..generating import Draft, Draw, draw_new, part
-from ..story import DeadEnd, Story, Wording, told_by
+from ..story import DeadEnd, Story, Wording
 from ..task import Task, WorldEnvironment
 from .plant import QUANTITIES, TOOLS, Plant, Quantity, draw_plant
 
 Trouble = Literal["none", "drops once", "drops twice", "rate limit", "garbage", "out of range", "moved", "moved twice", "lost"]
 
 
-def _environment(plant: Plant) -> WorldEnvironment[Plant]:
-    return WorldEnvironment(TOOLS.bound_to(plant), plant, Plant.state)
-
-
 def open_plant(task: Task) -> WorldEnvironment[Plant]:
     plant = draw_plant(task.world["plant"])
     plant.trouble = task.world["trouble"]
-    return _environment(plant)
+    return TOOLS.over(plant, Plant.state)
 
 
 class Repair(Story):
@@ -40,7 +36,7 @@ class Repair(Story):
         self.plant.trouble = self.trouble
         self.orders = [(asset, job) for _, asset, job in self.plant.work_orders]
         self._numbers_so_far: set[str] = set()
-        self.begin(_environment(self.plant), {"plant": number, "trouble": self.trouble})
+        self.begin(TOOLS.over(self.plant, Plant.state), {"plant": number, "trouble": self.trouble})
 
     def machine(self) -> tuple[str, dict[str, Any]]:
         """Draw a machine: its asset number, and what it is."""
@@ -163,6 +159,3 @@ class Repair(Story):
         machine = self.choice(list(self.plant.machines.values()))["name"]
         aside = aside.format(who=who, machine=machine, symptom=self.choice(texts["symptoms"])).format(n=self.integer(3, 29))
         return self.draft(f"{aside[0].upper()}{aside[1:]} {request} {texts['answer_format']}", answer)
-
-
-template = told_by(Repair)

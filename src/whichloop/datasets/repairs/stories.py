@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from whichloop.protocol import Ref
 
 from ..facts import drawn
-from ..generating import Draft, Template, part
+from ..generating import Draft, part
 from ..story import DeadEnd
 from .plant import ALARMS_A_PAGE, HALLS, JOBS, PAGES, QUANTITIES
-from .repair import Repair, Trouble, template
+from .repair import Repair, Trouble
 
 # Readings
 
 
-def _readings(of: str) -> Template:
-    """Make a template that asks for the load index of one machine whose three sensors have these troubles."""
+def _readings(of: str) -> Callable[[Repair], Draft]:
+    """Make a story that asks for the load index of one machine whose three sensors have these troubles."""
 
     def tell(s: Repair) -> Draft:
         s.name, troubles = "readings", [drawn(s, said, {}) for said in s.wording.texts["readings"][of]]
@@ -23,10 +25,9 @@ def _readings(of: str) -> Template:
         return s.task(s.index(asset, described, s.shuffled(troubles[:3])), locals())
 
     tell.__name__ = of
-    return template(tell)
+    return tell
 
 
-@template
 def _two_machines(s: Repair) -> Draft:
     """Readings of two machines, each with its trouble; the one with the higher load gets a work order."""
     job, two = s.choice(JOBS), s.sample(list(s.plant.machines.items()), 2)
@@ -45,7 +46,6 @@ def _two_machines(s: Repair) -> Draft:
 # Orders
 
 
-@template
 def _retired(s: Repair) -> Draft:
     """The tool that knows machines by name is retired."""
     job, (asset, machine) = s.choice(JOBS), s.machine()
@@ -53,7 +53,6 @@ def _retired(s: Repair) -> Draft:
     return s.task(s.open_order(part(described, "asset"), asset, job), locals())
 
 
-@template
 def _in_doubt(s: Repair) -> Draft:
     """The line is cut while a work order is sent; in every second case it has arrived."""
     job, name_known, (asset, machine) = s.choice(JOBS), s.chance(0.5), s.machine()
@@ -63,7 +62,6 @@ def _in_doubt(s: Repair) -> Draft:
     return s.task(number, locals())
 
 
-@template
 def _quote(s: Repair) -> Draft:
     """Prices change between quote and purchase, once or twice."""
     quantity, (asset, machine) = s.integer(2, 9), s.machine()
@@ -72,7 +70,6 @@ def _quote(s: Repair) -> Draft:
     return s.task(part(bought, "paid"), locals())
 
 
-@template
 def _shopping_list(s: Repair) -> Draft:
     """One of three parts can be had at once, one at a new price, one only as its successor."""
     fine, dearer, gone, successor = s.sample(list(s.plant.parts), 4)
@@ -88,7 +85,6 @@ def _shopping_list(s: Repair) -> Draft:
     return s.task(part(last[0], "budget_left"), locals())
 
 
-@template
 def _alarm(s: Repair) -> Draft:
     """The list of alarms changes while it is read."""
     job, hall, page, place = s.choice(JOBS), s.choice(HALLS), s.integer(1, PAGES - 1), s.integer(0, ALARMS_A_PAGE - 1)
@@ -107,7 +103,6 @@ def _turn_pages(s: Repair, hall: str, page: int) -> Ref:
     return seen if page == 1 else s.turn_page("Turn to the last page.", hall, part(seen, "next"))
 
 
-@template
 def _overhaul(s: Repair) -> Draft:
     """Everything goes wrong: a retired tool, three sensors with their troubles, a work order that may have arrived."""
     job, (asset, machine) = s.choice(JOBS), s.machine()
@@ -115,14 +110,13 @@ def _overhaul(s: Repair) -> Draft:
     troubles: list[Trouble] = s.shuffled(["rate limit", "moved", s.choice(("garbage", "out of range"))])
     index = s.index(asset, described, troubles)
     number = s.open_order_in_doubt(asset, job, is_kept=s.chance(0.5), after=[index])
-    key, answer = s.pick(("ask_index", index), ("ask_order", number))
+    key, answer = s.choice((("ask_index", index), ("ask_order", number)))
     return s.task(answer, locals() | {"ask": s.say(key, {})})
 
 
 # Questions without an answer
 
 
-@template
 def _blind(s: Repair) -> Draft:
     """A sensor shows nonsense, and its calibrated instrument is gone."""
     job, (asset, machine) = s.choice(JOBS), s.machine()
@@ -132,7 +126,6 @@ def _blind(s: Repair) -> Draft:
     return s.task(None, locals())
 
 
-@template
 def _list_gone(s: Repair) -> Draft:
     """The list of alarms ends before the one that is asked for."""
     job, hall, (asset, machine) = s.choice(JOBS), s.choice(HALLS), s.machine()
@@ -145,7 +138,6 @@ def _list_gone(s: Repair) -> Draft:
     return s.task(None, locals())
 
 
-@template
 def _not_made(s: Repair) -> Draft:
     """One part is bought; the other one is not made any more, and has no price."""
     quantity, other, (number, gone) = s.integer(2, 9), s.integer(2, 9), s.sample(list(s.plant.parts), 2)
@@ -155,7 +147,7 @@ def _not_made(s: Repair) -> Draft:
     return s.task(None, locals())
 
 
-TEMPLATES = (
+STORIES = (
     _readings("dropouts"), _quote, _readings("rate_limit"), _in_doubt, _readings("garbage"), _alarm,
     _overhaul, _retired, _readings("out_of_range"), _shopping_list, _readings("moved"), _two_machines,
 )  # fmt: skip

@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-from functools import partial
-
-from ..generating import SNAPSHOTS, Source, generate
-from .stories import TEMPLATES, UNANSWERABLE, open_desk
+from ..story import told_suite
+from .stories import STORIES, UNANSWERABLE, TablesStory, open_desk
 from .tools import DISTRACTORS
 
 DATA_DIGEST = "113f216b7907fdc30d2e2337a36c1a4890ea59a89b9792d5888f30caa02a0177"
-"""What `databases.all_digest()` returns: written down, so that a suite can be listed without drawing the databases."""
-SOURCE = Source(
-    "tables",
-    "1",
-    partial(generate, "tables", templates=TEMPLATES, unanswerable=UNANSWERABLE),
-    open_desk,
-    shared=DATA_DIGEST,
-    distractors=DISTRACTORS,
-    snapshots=SNAPSHOTS,
-)
+"""sha256 of all schemas and rows: written down, so that a suite can be listed without drawing the databases."""
+SOURCE = told_suite("tables", "1", TablesStory, (STORIES, UNANSWERABLE), open_desk, shared=DATA_DIGEST, distractors=DISTRACTORS)
 SUITE = load = SOURCE.suite

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 from whichloop.datasets.facts import facts
 from whichloop.datasets.generating import Draw
 from whichloop.datasets.story import Wording
-from whichloop.protocol.json_text import digest
 
 Row = Mapping[str, Any]
 NAMES = ("clinic", "energy", "festival", "museum", "rentals", "school", "shipping")
@@ -29,16 +28,6 @@ class DatabaseTable(NamedTuple):
     """The columns as CREATE TABLE has them."""
     rows: tuple[Row, ...]
     """Keys in the order of the columns."""
-
-
-def all_digest() -> str:
-    """Return the sha256 of all schemas and rows."""
-    return digest(
-        [
-            [name, [[table, columns, [list(row.values()) for row in rows]] for table, (columns, rows) in database(name).items()]]
-            for name in NAMES
-        ]
-    )
 
 
 @cache

@@ -88,10 +88,6 @@ class Statement:
         clauses = [token.text for place, token in enumerate(tokens) if token.is_name and _clause_end(tokens, place)]
         return cls(tokens, any(group == "named" for group, _ in matches), frozenset(clauses))
 
-    def may_be_long(self) -> bool:
-        """Whether the query joins texts, or writes down a long one."""
-        return any(token.text == "||" or len(token.text) > _LONG for token in self.tokens)
-
     def weight(self, tables: Set[str], columns: Set[str]) -> float:
         """Return an upper bound on the tokens there are when each use of what the query names itself has become a copy of that.
 
@@ -247,7 +243,8 @@ class ReadOnlyDatabase:
     def select(self, query: str, parameters: Sequence[Any] = ()) -> Selection:
         """Run one SELECT; `parameters` fill its question marks. Raises QueryRefused, QueryFailed or QueryTooCostly."""
         statement = _examined(query, self._tables, self._columns)
-        is_long = statement.may_be_long() or any(isinstance(value, str) and len(value) > _LONG for value in parameters)
+        texts = [token.text for token in statement.tokens] + [value for value in parameters if isinstance(value, str)]
+        is_long = any(text == "||" or len(text) > _LONG for text in texts)  # it joins texts, or has a long one
         self._defined, self._refused = statement.defined, ""
         self._allow({"long"} if is_long else set())
         try:
@@ -256,7 +253,13 @@ class ReadOnlyDatabase:
         except MemoryError:  # how SQLite reports a program longer than its limit
             raise QueryTooCostly("The query is too complex; make it shorter.") from None
         except (sqlite3.Error, sqlite3.Warning, OverflowError, UnicodeError, ValueError) as error:
-            raise self._explained(error) from None
+            if self._refused:
+                raise QueryRefused(self._refused) from None
+            if self._steps_left < 0:
+                told = f"The query was stopped after {self._steps} steps of the database engine; join and scan less."
+                raise QueryTooCostly(told) from None
+            text = str(error).rstrip(".").replace("\n", " ")[:200]
+            raise QueryFailed(f"The query does not work: {text.encode('utf-8', 'replace').decode()}.") from None
 
     def _authorize(self, action: int, first: str | None, second: str | None, schema: str | None, inner: str | None) -> int:
         if action == sqlite3.SQLITE_SELECT:
@@ -288,14 +291,6 @@ class ReadOnlyDatabase:
     def _progress(self) -> int:
         self._steps_left -= _STEP
         return int(self._steps_left < 0)
-
-    def _explained(self, error: Exception) -> QueryRefused | QueryFailed | QueryTooCostly:
-        if self._refused:
-            return QueryRefused(self._refused)
-        if self._steps_left < 0:
-            return QueryTooCostly(f"The query was stopped after {self._steps} steps of the database engine; join and scan less.")
-        text = str(error).rstrip(".").replace("\n", " ")[:200]
-        return QueryFailed(f"The query does not work: {text.encode('utf-8', 'replace').decode()}.")
 
 
 def _capped(columns: list[str], all_rows: Iterator[tuple[Any, ...]]) -> Selection:

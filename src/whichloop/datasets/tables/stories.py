@@ -5,15 +5,15 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
 from whichloop.protocol import Ref
 
 from ..facts import facts
-from ..generating import Draft, Draw, Template, part
-from ..story import DeadEnd, Story, told_by
+from ..generating import Draft, Draw, part
+from ..story import DeadEnd, Story
 from ..task import Task, WorldEnvironment
 from .databases import WORDING, YEARS, Row, database
 from .tools import TOOLS, Connections
@@ -35,8 +35,7 @@ def open_desk(task: Task) -> WorldEnvironment[Connections]:
 @cache
 def _desk() -> WorldEnvironment[Connections]:
     """Return the one environment of all stories: no query changes anything."""
-    desk = Connections()
-    return WorldEnvironment(TOOLS.bound_to(desk), desk)
+    return TOOLS.over(Connections())
 
 
 def rows_of(table: str) -> tuple[Row, ...]:
@@ -141,11 +140,8 @@ class TablesStory(Story):
         return self.draft(f"{question} {self.wording.texts['answer_format']}", answer, instance=instance)
 
 
-template = told_by(TablesStory)
-
-
-def _looked_up(name: str) -> Template:
-    """Make a template of what its wording draws, looks at (`database: tables`, or `tool(values): goal`) and queries.
+def _looked_up(name: str) -> Callable[[TablesStory], Draft]:
+    """Make a story of what its wording draws, looks at (`database: tables`, or `tool(values): goal`) and queries.
 
     It is a DeadEnd if a list has one item or many.
     """
@@ -169,7 +165,7 @@ def _looked_up(name: str) -> Template:
         return s.task(s.say("instance", names), answer, names)
 
     tell.__name__ = name
-    return template(tell)
+    return tell
 
 
 # An error on the way
@@ -182,7 +178,6 @@ _RENAMED = (
 """Database, table and column as an old report has them, table and column of today, the column of what is asked about, the date."""
 
 
-@template
 def old_report(s: TablesStory) -> Draft:
     name, old_table, old_column, table, column, about, day = s.choice(_RENAMED)
     first, last, _ = s.period()
@@ -205,7 +200,6 @@ _UNRECORDED = (
 )  # fmt: skip
 
 
-@template
 def unrecorded(s: TablesStory) -> Draft:
     """The table does not have what is asked for."""
     name, table, column = s.choice(_UNRECORDED)
@@ -216,7 +210,6 @@ def unrecorded(s: TablesStory) -> Draft:
     return s.task(f"{name}/{table}/{row[column]}", None, locals())
 
 
-@template
 def nobody(s: TablesStory) -> Draft:
     period, names = s.period()[2], [row["name"] for row in rows_of("clinic.patients")]
     first, last = (s.choice(names).split()[index] for index in (0, 1))
@@ -230,7 +223,6 @@ def nobody(s: TablesStory) -> Draft:
     return s.task(f"clinic/patient/{name}", None, locals())
 
 
-@template
 def before_the_records(s: TablesStory) -> Draft:
     month, meter = f"{s.integer(2011, 2020)}-{s.integer(1, 12):02d}", s.row("energy.meters")
     s.look_at("energy", "meters", "readings")
@@ -242,7 +234,7 @@ def before_the_records(s: TablesStory) -> Draft:
     return s.task(f"energy/meter/{meter['serial']}", None, locals())
 
 
-TEMPLATES = (
+STORIES = (
     *map(_looked_up, (
         "fuel", "dearest_visit", "next_departure", "town_of_a_meter", "same_director", "peak_month", "around_town", "two_doctors",
         "last_port",

@@ -12,7 +12,8 @@ from typing import Any, Literal, Unpack
 from typing_extensions import TypedDict
 
 from ..importing.json_files import JsonRow
-from .domain import Domain, OpenRow, Record, RefusedCall, TrialTables, calculate, found, payment_method, transfer_to_human_agents
+from ..task import look_up
+from .domain import SERVICE, Domain, NotFound, Record, RefusedCall, TrialTables, payment_method, rows, shape, table
 
 NOW = "2024-05-15T15:00:00"
 """When a reservation of a trial is made."""
@@ -30,7 +31,7 @@ AIRPORTS = {
 }
 Cabin = Literal["basic_economy", "economy", "business"]
 
-# The shape of `db.json`.
+# What tools take; their docstrings are part of the schemas.
 
 
 class PaymentPart(TypedDict):
@@ -38,60 +39,6 @@ class PaymentPart(TypedDict):
 
     payment_id: str
     amount: int
-
-
-class _Day(OpenRow):
-    """A flight on one day; only where it is `available` are there seats and prices."""
-
-    status: str
-
-
-class _Flight(OpenRow):
-    flight_number: str
-    origin: str
-    destination: str
-    scheduled_departure_time_est: str
-    scheduled_arrival_time_est: str
-    dates: dict[str, _Day]
-
-
-class _Segment(OpenRow):
-    flight_number: str
-    date: str
-    price: int
-
-
-class _Reservation(OpenRow):
-    reservation_id: str
-    user_id: str
-    cabin: Cabin
-    flights: list[_Segment]
-    passengers: list[dict[str, Any]]
-    payment_history: list[PaymentPart]
-    total_baggages: int
-    nonfree_baggages: int
-
-
-class _Method(OpenRow):
-    source: str
-    id: str
-
-
-class _User(OpenRow):
-    user_id: str
-    payment_methods: dict[str, _Method]
-    reservations: list[str]
-
-
-class AirlineTables(JsonRow):
-    """Each table by the ids of its records."""
-
-    flights: dict[str, _Flight]
-    users: dict[str, _User]
-    reservations: dict[str, _Reservation]
-
-
-# What tools take; their docstrings are part of the schemas.
 
 
 class FlightOfDay(TypedDict):
@@ -124,6 +71,28 @@ class NewReservation(TypedDict):
     nonfree_baggages: int
     insurance: Literal["yes", "no"]
 
+
+TABLES = shape(
+    JsonRow,
+    flights=table(
+        **dict.fromkeys(
+            ("flight_number", "origin", "destination", "scheduled_departure_time_est", "scheduled_arrival_time_est"), str
+        ),
+        dates=table(status=str),  # a day has seats and prices only where it is `available`
+    ),
+    users=table(user_id=str, payment_methods=table(source=str, id=str), reservations=list[str]),
+    reservations=table(
+        reservation_id=str,
+        user_id=str,
+        cabin=Cabin,
+        flights=rows(flight_number=str, date=str, price=int),
+        passengers=list[dict[str, Any]],
+        payment_history=list[PaymentPart],
+        total_baggages=int,
+        nonfree_baggages=int,
+    ),
+)
+"""The shape of `db.json`: each table by the ids of its records."""
 
 # Looking up.
 
@@ -194,7 +163,6 @@ def book_reservation(db: TrialTables, **booking: Unpack[NewReservation]) -> Reco
 
 
 def _pay(user: Record, parts: Sequence[PaymentPart], price: int) -> None:
-    """Pay a price by a customer's payment methods. Raises NotFound and RefusedCall."""
     certificates = []
     for part in parts:
         method = payment_method(user, part["payment_id"])
@@ -275,7 +243,8 @@ def _first_free(names: tuple[str, ...], taken: set[str], what: str) -> str:
 
 
 def _day(db: TrialTables, flight_number: str, date: str) -> Record:
-    return found(db.get("flights", flight_number)["dates"], date, f"Flight {flight_number} does not fly on {date!r}")
+    days = db.get("flights", flight_number)["dates"]
+    return look_up(days, date, f"Flight {flight_number} does not fly on {date!r}", NotFound)
 
 
 def _bookable(db: TrialTables, flight: FlightOfDay, cabin: Cabin, people: int) -> Record:
@@ -311,7 +280,6 @@ def _arrival_day(flight: Record, date: str) -> str:
 
 
 def _pay_difference(db: TrialTables, reservation: Record, payment_id: str, amount: int) -> None:
-    """Pay, or refund, what a change costs. Raises NotFound and RefusedCall."""
     method = payment_method(db.edit("users", reservation["user_id"]), payment_id)
     if method["source"] == "certificate":
         raise RefusedCall("A certificate cannot pay for a change")
@@ -330,10 +298,10 @@ CHANGES = (
 DOMAIN = Domain(
     name="airline",
     table="reservations",
-    tables=AirlineTables,
+    tables=TABLES,
     tools=(
         *(get_user_details, get_reservation_details, get_flight_status, list_all_airports, search_direct_flight),
-        *(search_onestop_flight, calculate, transfer_to_human_agents, *CHANGES),
+        *(search_onestop_flight, *SERVICE, *CHANGES),
     ),
     writes=CHANGES,
     customer=True,

@@ -102,13 +102,9 @@ class _Scenario(JsonRow):
     instructions: _Instructions
 
 
-class _Scripted(JsonRow):
-    user_scenario: _Scenario
-
-
 def script(scenario: Any, wishes: Wishes, where: str) -> tuple[str, dict[str, Any]]:
     """Return the query and what the customer says: `says` by topic, and in turn what they ask `further`. Raises ValueError."""
-    told = checked(_Scripted, {"user_scenario": scenario}, where).user_scenario.instructions
+    told = checked(_Scenario, scenario, f"{where}, user_scenario").instructions
     texts = [told.reason_for_call, told.task_instructions or ""]
     parts = [in_turn(text) if wishes == "in_turn" else [text] for text in texts]
     first = [part[0] for part in parts]

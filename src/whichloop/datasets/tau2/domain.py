@@ -17,10 +17,10 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StrictBool
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, create_model
 
-from whichloop.datasets.importing.json_files import JsonRow, checked, json_file
-from whichloop.datasets.task import Toolset
+from whichloop.datasets.importing.json_files import JsonRow, TaskId, checked, json_file
+from whichloop.datasets.task import Toolset, look_up
 from whichloop.protocol import Plan, Tool, ToolArgumentError, plan_to_json
 
 Side = Literal["assistant", "user"]
@@ -46,7 +46,7 @@ class Domain:
     name: str
     table: str = ""
     """A table that no other domain's `db.json` has; empty: the data stands in other files."""
-    tables: type[JsonRow] = JsonRow
+    tables: type[BaseModel] = JsonRow
     """The shape of `db.json`."""
     tools: Sequence[Callable[..., Any]]
     """The agent's; in a domain whose user has tools they are the agent's too, tau2's solo mode. What `wording.toml`
@@ -89,10 +89,6 @@ def _complete_docstring(tool: Callable[..., Any], words: Mapping[str, str]) -> N
         if lines:
             text = "\n    ".join((f"{text}\n\n{title}:", *lines))
     tool.__doc__ = text
-
-
-def by_name(*functions: Callable[..., Any]) -> Functions:
-    return {function.__name__: function for function in functions}
 
 
 def merged(old: Any, new: Any) -> Any:
@@ -160,16 +156,9 @@ def first(records: Iterable[Record], fits: Callable[[Record], object], lacking: 
     raise NotFound(lacking)
 
 
-def found(records: Mapping[str, Record], key: str, lacking: str) -> Record:
-    """Return the record of a key. Raises NotFound, which says what is lacking."""
-    if isinstance(key, str) and key in records:
-        return records[key]
-    raise NotFound(lacking)
-
-
 def payment_method(user: Record, key: str) -> Record:
     """Return a customer's payment method. Raises NotFound."""
-    return found(user["payment_methods"], key, f"Customer {user['user_id']} has no payment method {key!r}")
+    return look_up(user["payment_methods"], key, f"Customer {user['user_id']} has no payment method {key!r}", NotFound)
 
 
 class TrialTables:
@@ -181,7 +170,7 @@ class TrialTables:
 
     def get(self, table: str, key: str) -> Record:
         """Return a record to read. Raises NotFound."""
-        return found(self._all(table), key, f"There is no {table.removesuffix('s')} {key!r}")
+        return look_up(self._all(table), key, f"There is no {table.removesuffix('s')} {key!r}", NotFound)
 
     def edit(self, table: str, key: str) -> Record:
         """Return a record to change, the trial's own copy; one that stays as it was is no change. Raises NotFound."""
@@ -210,14 +199,18 @@ class TrialTables:
         return {table: records for table, records in by_table.items() if records}
 
 
-def calculate(db: TrialTables, expression: str) -> str:
+def calculate(db: Any, expression: str) -> str:
     """Calculate a sum, rounded to cents."""
     return calculated(expression)
 
 
-def transfer_to_human_agents(db: TrialTables, summary: str) -> str:
+def transfer_to_human_agents(db: Any, summary: str) -> str:
     """Hand the customer over to a human; only where they ask for one, or policy and tools leave no way to help."""
     return "Transfer successful"
+
+
+SERVICE = (calculate, transfer_to_human_agents)
+"""The tools that serve no table."""
 
 
 class OpenRow(JsonRow):
@@ -232,8 +225,22 @@ class ClosedRow(JsonRow):
     model_config = ConfigDict(extra="forbid")
 
 
-MAX_TASK_ID_CHARS = 400
-"""Published ids, which list all that is wrong, have up to 215."""
+def shape(base: type[BaseModel] = OpenRow, /, **fields: Any) -> type[BaseModel]:
+    """Return the shape of a record: each field's type, or its type and default."""
+    typed: dict[str, Any] = {name: kind if isinstance(kind, tuple) else (kind, ...) for name, kind in fields.items()}
+    made: type[BaseModel] = create_model("Record", __base__=base, **typed)
+    return made
+
+
+def table(**fields: Any) -> Any:
+    """Return the shape of records by their ids."""
+    return dict[str, shape(**fields)]  # type: ignore[misc]  # a type that is made at run time
+
+
+def rows(**fields: Any) -> Any:
+    """Return the shape of a list of records."""
+    return list[shape(**fields)]  # type: ignore[misc]  # a type that is made at run time
+
 
 Basis = Literal["DB", "ENV_ASSERTION", "NL_ASSERTION", "ACTION", "COMMUNICATE"]
 
@@ -292,14 +299,8 @@ class Criteria(JsonRow):
         return sorted(name for name in set(self.reward_basis) if there.get(name))
 
 
-def _printable(text: str) -> str:
-    if not text.isprintable():
-        raise ValueError("an id is one line of printable characters")
-    return text
-
-
 class TaskRow(JsonRow):
-    id: Annotated[str, Field(min_length=1, max_length=MAX_TASK_ID_CHARS), AfterValidator(_printable)]
+    id: TaskId
     ticket: str | None = None
     user_scenario: Any = None
     state: Annotated[InitialState, _NONE_IS_EMPTY] = Field(InitialState(), alias="initial_state")

@@ -13,7 +13,7 @@ from typing import Any, get_args
 from whichloop.protocol import Plan, PlannedCall, Query, Tool
 from whichloop.protocol.json_text import digest
 
-from ..importing.json_files import JsonRow, check_limit, checked, json_file, text_file
+from ..importing.json_files import check_limit, checked, json_file, text_file
 from ..task import Environment, Suite, Task, WorldEnvironment
 from ..with_user import ASKING_USER_TOOLS, USER_TOOLS, FurtherRequest, ProposedCall, ScriptedUser, with_user
 from . import airline, mock, retail, telecom
@@ -23,7 +23,6 @@ from .domain import (
     Assertion,
     Database,
     Domain,
-    FunctionCall,
     InitialState,
     NotFound,
     RefusedCall,
@@ -147,15 +146,6 @@ def _planned(actions: Sequence[Action], tools: Sequence[Tool], domain: Domain, w
                 change, reads = [f"tell{request}"], []
 
 
-def _without_repeated_reads(actions: Sequence[Action], reads: Collection[str]) -> list[Action]:
-    """The gold actions; what is looked up once need not be looked up again, and a plan could not tell the two apart."""
-    kept: list[Action] = []
-    for action in actions:
-        if action.name not in reads or (action.name, action.arguments) not in [(one.name, one.arguments) for one in kept]:
-            kept.append(action)
-    return kept
-
-
 def _initial(state: InitialState, domain: Domain, db: Database) -> Database:
     """A task's start: the folder's database with the task's data merged in, and its first calls made. Raises Unusable."""
     data = state.initialization_data
@@ -191,7 +181,9 @@ def _task(row: TaskRow, labels: Mapping[str, str], asked: Query, world: dict[str
     scored = criteria.scored()
     actions = criteria.actions or []
     if domain.customer:
-        actions = _without_repeated_reads(actions, domain.reads)
+        made = [(action.name, action.arguments) for action in actions]
+        # What is looked up once need not be looked up again, and a plan could not tell the two apart.
+        actions = [one for place, one in enumerate(actions) if one.name not in domain.reads or made[place] not in made[:place]]
         changes = [[action.name, action.arguments] for action in actions if action.name not in domain.reads]
         world |= {"agrees_to": changes, "judges_db": "DB" in scored}
     else:  # for a task that is not run too: its tools are looked at
@@ -245,20 +237,16 @@ def _check(row: TaskRow, domain: Domain) -> None:
         raise Unusable("its criteria leave nothing to score without a judge")
 
 
-def _unknown(row: TaskRow, domain: Domain, known: Mapping[Side, Collection[str]]) -> Iterator[str]:
-    """Find what a task calls and the domain does not have; a user's calls count where the domain's user has tools."""
-    sides: tuple[Side, ...] = ("assistant", "user") if domain.user_tools else ("assistant",)
-    every = {name for names in known.values() for name in names}
-    yield from (one.name for one in row.criteria.actions or () if one.requestor in sides and one.name not in every)
-    for side in sides:
-        checks = domain.assertions.get(side, {})
-        there = {*known[side], *checks, *domain.setup.get(side, {})}
-        listed: tuple[tuple[Sequence[FunctionCall] | None, Collection[str]], ...] = (
-            (row.criteria.env_assertions, checks),
-            (row.state.initialization_actions, there),
-        )
-        for calls, names in listed:
-            yield from (call.func_name for call in calls or () if call.env_type == side and call.func_name not in names)
+def _unknown(row: TaskRow, domain: Domain, known: Mapping[Side, Collection[str]]) -> list[str]:
+    """Return what a task calls and the domain does not have; a user's calls count where the domain's user has tools."""
+    sides = ("assistant", "user") if domain.user_tools else ("assistant",)
+    every, checks = {*known["assistant"], *known["user"]}, domain.assertions
+    calls: list[tuple[Side, str, Collection[str]]] = [(one.requestor, one.name, every) for one in row.criteria.actions or ()]
+    calls += [(one.env_type, one.func_name, checks.get(one.env_type, ())) for one in row.criteria.env_assertions or ()]
+    for one in row.state.initialization_actions or ():
+        side = one.env_type
+        calls.append((side, one.func_name, {*known[side], *checks.get(side, ()), *domain.setup.get(side, ())}))
+    return sorted({name for side, name, there in calls if side in sides and name not in there})
 
 
 def _read_domain(folder: Path) -> tuple[Domain, Database]:
@@ -287,10 +275,6 @@ def _policy(folder: Path, domain: Domain) -> str:
     raise ValueError(f"{folder}: the folder holds no policy_solo.md or policy.md")
 
 
-class _Splits(JsonRow):
-    splits: dict[str, list[str]]
-
-
 def load(data: Path | None = None, split: str | None = None, limit: int | None = None, wishes: Wishes = "at_once") -> Suite:
     """Read the suite `tau2` from a domain's folder as published; the data is not part of this package.
 
@@ -316,13 +300,13 @@ def load(data: Path | None = None, split: str | None = None, limit: int | None =
     policy = _policy(folder, domain)
     splits: Mapping[str, Sequence[str]] = {}
     if path_of_splits.is_file():
-        splits = checked(_Splits, {"splits": json_file(path_of_splits)}, str(path_of_splits)).splits
+        splits = checked(dict[str, list[str]], json_file(path_of_splits), str(path_of_splits))
     split_of = {task_id: name for name in ("train", "dev", "test") for task_id in splits.get(name, ())}
     tools = {tool.__name__ for tool in domain.tools}
     known: Mapping[Side, Collection[str]] = {"assistant": tools - {*domain.user_tools}, "user": domain.user_tools}
     rows = list(read_rows(path))
     for row in rows:
-        if unknown := sorted({*_unknown(row, domain, known)}):
+        if unknown := _unknown(row, domain, known):
             lacks = f"names {', '.join(map(repr, unknown))}, which the domain {domain.name!r} lacks"
             raise ValueError(f"{path}: task {row.id!r} {lacks}; it has {', '.join(sorted(tools))}")
     if split is not None and split not in splits:

@@ -5,30 +5,31 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from ..importing.json_files import JsonRow, checked
-from .domain import ClosedRow, Database, Domain, Functions, Record, RefusedCall, found, merged
+from ..importing.json_files import checked
+from ..task import look_up
+from .domain import (
+    ClosedRow,
+    Database,
+    Domain,
+    Functions,
+    NotFound,
+    Record,
+    RefusedCall,
+    merged,
+    shape,
+    table,
+    transfer_to_human_agents,
+)
 
 Status = Literal["pending", "completed"]
 
 
-class _Task(JsonRow):
-    task_id: str
-    title: str
-    description: str | None = None
-    status: Status
-
-
-class _User(JsonRow):
-    user_id: str
-    name: str
-    tasks: list[str]
-
-
-class Tables(ClosedRow):
-    """The shape of `db.json`, tasks by their ids and users by theirs."""
-
-    tasks: dict[str, _Task]
-    users: dict[str, _User]
+TABLES = shape(
+    ClosedRow,
+    tasks=table(task_id=str, title=str, description=(str | None, None), status=Status),
+    users=table(user_id=str, name=str, tasks=list[str]),
+)
+"""The shape of `db.json`, tasks by their ids and users by theirs."""
 
 
 def create_task(db: Database, user_id: str, title: str, description: str | None = None) -> Record:
@@ -54,21 +55,13 @@ def update_task_status(db: Database, task_id: str, status: Status) -> Record:
     return task
 
 
-def transfer_to_human_agents(db: Database, summary: str) -> str:
-    """Hand the user over to a human agent.
-
-    Only where the user asks for one, or where policy and tools leave no way to solve the issue.
-    """
-    return "Transfer successful"
-
-
 def _row_of(db: Database, table: str, key: str) -> Record:
-    return found(db[table], key, f"{table.removesuffix('s').capitalize()} {key} not found")
+    return look_up(db[table], key, f"{table.removesuffix('s').capitalize()} {key} not found", NotFound)
 
 
 def merge(db: Database, agent: Mapping[str, Any], user: Mapping[str, Any]) -> Database:
     """Merge initial data into a copy of the database. Raises ValueError."""
-    return checked(Tables, merged(db, agent), "initialization_data").model_dump()
+    return checked(TABLES, merged(db, agent), "initialization_data").model_dump()
 
 
 ASSERTIONS: Functions = {
@@ -78,7 +71,7 @@ ASSERTIONS: Functions = {
 DOMAIN = Domain(
     name="mock",
     table="tasks",
-    tables=Tables,
+    tables=TABLES,
     tools=(create_task, get_users, update_task_status, transfer_to_human_agents),
     writes=(create_task, update_task_status, transfer_to_human_agents),
     assertions={"assistant": ASSERTIONS},

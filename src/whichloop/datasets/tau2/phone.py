@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import Field
-
 from ..importing.json_files import JsonRow
-from .domain import ClosedRow, Database
+from .domain import ClosedRow, Database, shape, table
 
 NetworkMode = Literal["4g_5g_preferred", "4g_only", "3g_only", "2g_only"]
 Level = Literal["none", "poor", "fair", "good", "excellent"]
@@ -37,71 +35,40 @@ class ApnSettings(ClosedRow):
     mms_port: int | None = None
 
 
-class _Permissions(ClosedRow):
-    sms: bool = False
-    storage: bool = False
-    phone: bool = False
-    network: bool = False
-
-
-class _App(JsonRow):
-    app_name: str
-    permissions: _Permissions = _Permissions()
-
-
-class _Vpn(JsonRow):
-    server_address: str | None = None
-    protocol: str | None = None
-    server_performance: Literal["unknown", "poor", "fair", "good", "excellent"] = "unknown"
-
-
-class _Device(ClosedRow):
-    sim_card_status: Literal["active", "missing", "locked_pin", "locked_puk"] = "active"
-    sim_card_missing: bool = False
-    airplane_mode: bool = False
-    network_signal_strength: Level = "good"
-    network_technology_connected: Literal["none", "2G", "3G", "4G", "5G"] = "5G"
-    network_connection_status: Literal["connected", "searching", "no_service", "emergency_only"] = "connected"
-    battery_level: int = 80
-    data_enabled: bool = True
-    roaming_enabled: bool = False
-    network_mode_preference: NetworkMode = "4g_5g_preferred"
-    active_apn_settings: ApnSettings = ApnSettings()
-    wifi_enabled: bool = False
-    wifi_connected: bool = False
-    wifi_ssid: str | None = None
-    wifi_signal_strength: Level = "none"
-    wifi_calling_enabled: bool = False
-    wifi_calling_mms_over_wifi: bool = False
-    data_saver_mode: bool = False
-    vpn_enabled_setting: bool = False
-    vpn_connected: bool = False
-    vpn_details: _Vpn | None = None
-    app_statuses: dict[str, _App] = Field(default_factory=dict)
-
-
-class _PaymentRequest(JsonRow):
-    bill_id: str
-    amount_due: float
-    paid: bool = False
-
-
-class _Surroundings(ClosedRow):
-    name: str | None = None
-    phone_number: str | None = None
-    is_abroad: bool = False
-    roaming_allowed: bool = False
-    signal_strength: dict[str, Level] = Field(default_factory=lambda: dict(SIGNALS))
-    mobile_data_usage_exceeded: bool = False
-    line_active: bool = True
-    payment_request: _PaymentRequest | None = None
-
-
-class PhoneTables(ClosedRow):
-    """The shape of `user_db.toml`."""
-
-    device: _Device = _Device()
-    surroundings: _Surroundings = _Surroundings()
+_PERMISSIONS = shape(ClosedRow, **dict.fromkeys(("sms", "storage", "phone", "network"), (bool, False)))
+_VPN = shape(
+    JsonRow,
+    **dict.fromkeys(("server_address", "protocol"), (str | None, None)),
+    server_performance=(Literal["unknown", "poor", "fair", "good", "excellent"], "unknown"),
+)
+_DEVICE = shape(
+    ClosedRow,
+    **dict.fromkeys(("sim_card_missing", "airplane_mode", "roaming_enabled", "data_saver_mode"), (bool, False)),
+    **dict.fromkeys(("wifi_enabled", "wifi_connected", "wifi_calling_enabled", "wifi_calling_mms_over_wifi"), (bool, False)),
+    **dict.fromkeys(("vpn_enabled_setting", "vpn_connected"), (bool, False)),
+    sim_card_status=(Literal["active", "missing", "locked_pin", "locked_puk"], "active"),
+    network_signal_strength=(Level, "good"),
+    network_technology_connected=(Literal["none", "2G", "3G", "4G", "5G"], "5G"),
+    network_connection_status=(Literal["connected", "searching", "no_service", "emergency_only"], "connected"),
+    battery_level=(int, 80),
+    data_enabled=(bool, True),
+    network_mode_preference=(NetworkMode, "4g_5g_preferred"),
+    active_apn_settings=(ApnSettings, ApnSettings()),
+    wifi_ssid=(str | None, None),
+    wifi_signal_strength=(Level, "none"),
+    vpn_details=(_VPN | None, None),
+    app_statuses=(table(app_name=str, permissions=(_PERMISSIONS, _PERMISSIONS())), {}),
+)
+_SURROUNDINGS = shape(
+    ClosedRow,
+    **dict.fromkeys(("name", "phone_number"), (str | None, None)),
+    **dict.fromkeys(("is_abroad", "roaming_allowed", "mobile_data_usage_exceeded"), (bool, False)),
+    signal_strength=(dict[str, Level], SIGNALS),
+    line_active=(bool, True),
+    payment_request=(shape(JsonRow, bill_id=str, amount_due=float, paid=(bool, False)) | None, None),
+)
+TABLES = shape(ClosedRow, device=(_DEVICE, _DEVICE()), surroundings=(_SURROUNDINGS, _SURROUNDINGS()))
+"""The shape of `user_db.toml`."""
 
 
 def sim_status(db: Database) -> str:

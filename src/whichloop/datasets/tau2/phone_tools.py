@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import phone
-from .domain import Database, Functions, Record, RefusedCall, by_name
+from .domain import Database, Functions, Record, RefusedCall
 from .phone import ApnSettings, NetworkMode
 
 VPN = {"server_address": "192.168.1.1", "protocol": "OpenVPN", "server_performance": "excellent"}
@@ -34,7 +34,6 @@ def _app(db: Database, app_name: str) -> Record:
 
 
 def _flip(db: Database, setting: str, *, searches: bool) -> Record:
-    """Turn a setting of the phone over."""
     db["device"][setting] = not db["device"][setting]
     return (_searched if searches else _now)(db, **{setting: db["device"][setting]})
 
@@ -300,7 +299,9 @@ def set_wifi_calling(db: Database, enabled: bool, mms_over_wifi: bool | None = N
 
 
 SETUP: Functions = {
-    **by_name(break_apn_settings, break_vpn, set_wifi_calling),
+    "break_apn_settings": break_apn_settings,
+    "break_vpn": break_vpn,
+    "set_wifi_calling": set_wifi_calling,
     "remove_app_permission": lambda db, app_name, permission: _permit(db, app_name, permission, allowed=False),
     "lock_sim_card": lambda db, mode: _becomes(sim_card_status=f"locked_{mode}")(db),  # no tool can undo it
     "set_user_info": lambda db, name, phone_number: db["surroundings"].update(name=name, phone_number=phone_number),

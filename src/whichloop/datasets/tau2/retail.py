@@ -6,83 +6,14 @@ options of the last one; here each gets its own.
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypedDict, Unpack
+from typing import Any, Literal, Unpack
+
+from typing_extensions import TypedDict
 
 from ..importing.json_files import JsonRow
-from .domain import Domain, OpenRow, Record, RefusedCall, TrialTables, calculate, first, payment_method, transfer_to_human_agents
+from .domain import SERVICE, Domain, Record, RefusedCall, TrialTables, first, payment_method, rows, shape, table
 
 PENDING = ("pending", "pending (item modified)")
-
-# The shape of `db.json`.
-
-
-class _Item(OpenRow):
-    item_id: str
-    product_id: str
-    price: float
-
-
-class _Payment(OpenRow):
-    transaction_type: Literal["payment", "refund"]
-    amount: float
-    payment_method_id: str
-
-
-class _Order(OpenRow):
-    order_id: str
-    user_id: str
-    status: str
-    items: list[_Item]
-    payment_history: list[_Payment]
-
-
-class _Variant(OpenRow):
-    item_id: str
-    options: dict[str, Any]
-    available: bool
-    price: float
-
-
-class _Product(OpenRow):
-    name: str
-    product_id: str
-    variants: dict[str, _Variant]
-
-
-class _Name(JsonRow):
-    first_name: str
-    last_name: str
-
-
-class Address(JsonRow):
-    address1: str
-    address2: str
-    city: str
-    country: str
-    state: str
-    zip: str
-
-
-class _Method(OpenRow):
-    source: str
-    id: str
-
-
-class _User(OpenRow):
-    user_id: str
-    name: _Name
-    address: Address
-    email: str
-    payment_methods: dict[str, _Method]
-    orders: list[str]
-
-
-class RetailTables(JsonRow):
-    """Each table by the ids of its records."""
-
-    products: dict[str, _Product]
-    users: dict[str, _User]
-    orders: dict[str, _Order]
 
 
 class AddressFields(TypedDict):
@@ -95,6 +26,27 @@ class AddressFields(TypedDict):
     country: str
     zip: str
 
+
+TABLES = shape(
+    JsonRow,
+    products=table(name=str, product_id=str, variants=table(item_id=str, options=dict[str, Any], available=bool, price=float)),
+    users=table(
+        user_id=str,
+        name=shape(first_name=str, last_name=str),
+        address=AddressFields,
+        email=str,
+        payment_methods=table(source=str, id=str),
+        orders=list[str],
+    ),
+    orders=table(
+        order_id=str,
+        user_id=str,
+        status=str,
+        items=rows(item_id=str, product_id=str, price=float),
+        payment_history=rows(transaction_type=Literal["payment", "refund"], amount=float, payment_method_id=str),
+    ),
+)
+"""The shape of `db.json`: each table by the ids of its records."""
 
 # Looking up.
 
@@ -157,7 +109,7 @@ def cancel_pending_order(db: TrialTables, order_id: str, reason: Literal["no lon
 def modify_pending_order_address(db: TrialTables, order_id: str, **address: Unpack[AddressFields]) -> Record:
     """Change the address that a pending order is sent to. Returns: The order as it is now."""
     order = _with_status(db, order_id, *PENDING)
-    order["address"] = Address(**address).model_dump()
+    order["address"] = dict(address)
     return order
 
 
@@ -203,7 +155,7 @@ def modify_pending_order_payment(db: TrialTables, order_id: str, payment_method_
 def modify_user_address(db: TrialTables, user_id: str, **address: Unpack[AddressFields]) -> Record:
     """Change a customer's own address; orders keep theirs. Returns: The customer as they are now."""
     user = db.edit("users", user_id)
-    user["address"] = Address(**address).model_dump()
+    user["address"] = dict(address)
     return user
 
 
@@ -304,10 +256,10 @@ CHANGES = (
 DOMAIN = Domain(
     name="retail",
     table="orders",
-    tables=RetailTables,
+    tables=TABLES,
     tools=(
         *(find_user_id_by_email, find_user_id_by_name_zip, get_user_details, get_order_details, get_product_details),
-        *(get_item_details, list_all_product_types, calculate, transfer_to_human_agents, *CHANGES),
+        *(get_item_details, list_all_product_types, *SERVICE, *CHANGES),
     ),
     writes=CHANGES,
     customer=True,

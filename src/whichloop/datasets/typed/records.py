@@ -84,8 +84,8 @@ def convert_currency(records: Records, amount: float, from_currency: str, to_cur
     unknown = [name for name in (from_currency, to_currency) if name not in records.rates]
     if unknown:
         raise RecordNotFound(f"no rate for {unknown[0]!r}; there are rates for {', '.join(records.rates) or 'none'}")
-    euros = _decimal(amount) * Decimal(records.rates[from_currency])
-    return _number((euros / Decimal(records.rates[to_currency])).quantize(Decimal("0.01"), ROUND_HALF_UP))
+    euros = calculator.exact(amount) * Decimal(records.rates[from_currency])
+    return calculator.result((euros / Decimal(records.rates[to_currency])).quantize(Decimal("0.01"), ROUND_HALF_UP))
 
 
 def days_between(start: str, end: str) -> int:
@@ -105,7 +105,7 @@ def sum_values(values: list[float]) -> calculator.Number:
     """The sum of up to 100 numbers."""
     if not 1 <= len(values) <= MAX_VALUES:
         raise ValueError(f"{len(values)} values were given, and there must be 1 to {MAX_VALUES}")
-    return _number(sum(map(_decimal, values), Decimal()))
+    return calculator.result(sum(map(calculator.exact, values), Decimal()))
 
 
 def altered(draw: Draw, section: Mapping[str, Any]) -> dict[str, Any]:
@@ -147,16 +147,6 @@ def _date(text: str) -> date:
     if day is None or day.isoformat() != text:  # other forms of ISO 8601 are read as well
         raise ValueError(f"{text[:40]!r} is no date as YYYY-MM-DD")
     return day
-
-
-def _decimal(value: float) -> Decimal:
-    if not abs(value) <= calculator.LIMIT:
-        raise OverflowError(f"{value:.12g} is beyond ±{calculator.LIMIT:.0e}")
-    return Decimal(repr(float(value)))
-
-
-def _number(value: Decimal) -> calculator.Number:
-    return int(value) if value == value.to_integral_value() else float(value)
 
 
 _TOOLSET: Toolset[Records] = Toolset(find_record, fetch, fetch_draft, look_up_code, convert_currency, writes=())

@@ -13,7 +13,7 @@ import shutil
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from http.client import HTTPException
@@ -30,13 +30,10 @@ from whichloop.runs.manifest import ArmEntry, read_manifest
 from whichloop.runs.store.files import RunError
 from whichloop.runs.store.trials import Traces, count_rows, each_record, read_records
 
-from ..import_runs.foreign_trials import ImportedTask
-from ..import_runs.own_trials import imported_task
 from .atif import atif_of
 from .otlp import request_line, resource_spans
 
-KeptTrial = tuple[Trace, Record, ArmEntry, ImportedTask | None]
-"""Trace, record and arm of a trial, and what an import knows of its task."""
+KeptTrial = tuple[Trace, Record, ArmEntry]
 MAX_NAME = 120
 """Characters of a file's name; a longer one ends in a digest."""
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
@@ -56,7 +53,13 @@ def export_run(folder: Path, name: str, out: Path) -> tuple[int, int]:
     records = read_records(folder)
     written = list(records) if name == LINES else traced_of(folder, records)
     try:
-        WRITERS[name](folder, written, out)
+        if name == "atif":
+            _write_files(folder, written, out)
+        else:
+            out.parent.mkdir(parents=True, exist_ok=True)
+            spans = (request_line([resource_spans(*trial)]) for trial in kept_trials(folder, written))
+            with out.open("xb") as file:
+                file.writelines(_records_as_lines(folder, written) if name == LINES else spans)
     except BaseException:
         if out.is_dir():
             shutil.rmtree(out, ignore_errors=True)
@@ -81,43 +84,27 @@ def kept_trials(folder: Path, records: Sequence[Record]) -> Iterator[KeptTrial]:
         arm = manifest.arm(record.arm)
         if arm is None:
             raise RunError(f"{folder}: the manifest has no arm {record.arm!r}")
-        yield traces.read(record), record, arm, imported_task(manifest, record.task)
+        yield traces.read(record), record, arm
 
 
-def _write_atif(folder: Path, records: Sequence[Record], out: Path) -> None:
-    """Write a folder with a file for each trial."""
+def _write_files(folder: Path, records: Sequence[Record], out: Path) -> None:
     out.mkdir(parents=True)
     names: set[str] = set()
-    for trace, record, arm, task in kept_trials(folder, records):
-        text = json.dumps(atif_of(trace, record, arm, task), ensure_ascii=False, indent=1, allow_nan=False)
+    for trace, record, arm in kept_trials(folder, records):
+        text = json.dumps(atif_of(trace, record, arm), ensure_ascii=False, indent=1, allow_nan=False)
         (out / _file_name(record, names)).write_bytes(f"{text}\n".encode("utf-8", "surrogatepass"))
 
 
-def _write_otlp(folder: Path, records: Sequence[Record], out: Path) -> None:
-    """Write a file with a line for each trial."""
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with out.open("xb") as file:
-        file.writelines(request_line([resource_spans(*trial)]) for trial in kept_trials(folder, records))
-
-
-def _write_lines(folder: Path, records: Sequence[Record], out: Path) -> None:
-    """Write a file with a line for each trial: its record, and its trace or null."""
+def _records_as_lines(folder: Path, records: Sequence[Record]) -> Iterator[bytes]:
+    """Yield a line for each trial: its record, and its trace or null."""
     traces = Traces(folder)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with out.open("x", encoding="utf-8") as file:
-        for record in records:
-            trace = traces.read(record).to_json() if record.trace_at else None
-            told = {name: value for name, value in record.to_json().items() if name != "trace_at"}
-            file.write(json.dumps({"record": told, "trace": trace}, allow_nan=False) + "\n")
+    for record in records:
+        trace = traces.read(record).to_json() if record.trace_at else None
+        told = {name: value for name, value in record.to_json().items() if name != "trace_at"}
+        yield (json.dumps({"record": told, "trace": trace}, allow_nan=False) + "\n").encode()
 
 
 LINES = "jsonl"
-WRITERS: Mapping[str, Callable[[Path, Sequence[Record], Path], None]] = {
-    "atif": _write_atif,
-    "otlp": _write_otlp,
-    LINES: _write_lines,
-}
-"""Name of a format → what writes these trials of a run."""
 SUFFIXES: Mapping[str, str] = {"atif": "", "otlp": ".jsonl", LINES: ".jsonl"}
 """Name of a format → ending of what is written."""
 

@@ -213,8 +213,6 @@ def _kind_of(part: Mapping[str, Any]) -> str:
 
 
 class _Blocks:
-    """What the content of a message holds."""
-
     def __init__(self, content: Any) -> None:
         self.calls: list[NativeCall] = []
         self.results: list[CallResult] = []
@@ -322,7 +320,6 @@ def _output_text(output: Any) -> str:
 
 
 def _joined(items: Sequence[ConversationItem]) -> list[ConversationItem]:
-    """Return the items with replies that follow each other joined to one."""
     joined: list[ConversationItem] = []
     for item in items:
         last = joined[-1] if joined else None

@@ -113,8 +113,6 @@ def untold_of(events: Sequence[TraceEvent]) -> frozenset[str]:
 
 @dataclass(slots=True)
 class _Reading:
-    """The events so far."""
-
     events: list[TraceEvent] = field(default_factory=list)
     history: list[Message] = field(default_factory=list)
     shown: dict[str, int | list[Message]] = field(default_factory=dict)

@@ -101,13 +101,9 @@ class ZipArchive(FileTree):
             raise ValueError(f"{name}: more than {MAX_MEMBER_BYTES} bytes")
         try:
             with self._unpacking(member) as file:
-                parts, remaining = [], member.file_size + 1
-                while remaining > 0 and (part := file.read(min(remaining, _BLOCK))):
-                    parts.append(part)
-                    remaining -= len(part)
+                data: bytes = file.read(member.file_size + 1)
         except Exception as error:  # a damaged one may raise anything
             raise ValueError(f"{name}: cannot be unpacked: {error}") from None
-        data = b"".join(parts)
         if len(data) != member.file_size or zlib.crc32(data) != member.CRC:
             raise ValueError(f"{name}: damaged")
         return data

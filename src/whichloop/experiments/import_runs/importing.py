@@ -12,18 +12,19 @@ from importlib import import_module
 from itertools import islice
 from pathlib import Path
 
+from whichloop.metrics.record import Record
 from whichloop.protocol import StopReason
 from whichloop.protocol.modules import names_in
 from whichloop.protocol.values import counted
 from whichloop.runs.folders import RUNS, new_folder
-from whichloop.runs.manifest import write_manifest
+from whichloop.runs.manifest import Manifest, write_manifest
 from whichloop.runs.store.files import MAX_TEXT, RunError, read_manifest_json
 from whichloop.runs.store.trials import BATCH, TrialFile
 from whichloop.runs.trial.recorder import trace_line
 
 from .foreign_file import ForeignFile, GivenRows, documents, open_file
-from .foreign_trials import ForeignLog, Format
-from .joining import ImportRequest, Joined, join, nothing_in_common, rename_arms
+from .foreign_trials import ForeignLog, ForeignTrace, Format
+from .joining import ImportRequest, join, nothing_in_common, rename_arms
 from .values import located
 
 FORMATS_PACKAGE = f"{__package__}.formats"
@@ -92,22 +93,23 @@ def import_files(
         _check_replaceable(folder, wanted=request.replace)
     logs = [read_file(path, request) for path in paths]
     rename_arms(logs, request)
-    joined = join(logs, request)
-    written, untraced = _write_run(joined, folder, runs, replaces=is_there)
+    manifest, trials = join(logs, request)
+    written, untraced = _write_run(manifest, trials, folder, runs, replaces=is_there)
     notes = [f"{log.path}: {note}" for log in logs for note in log.notes]
     if untraced:
         notes.append(f"traces longer than {MAX_TEXT >> 20} MB, not kept: {untraced:,}")
-    unscored = [record for record in joined.records if record.status != "scored"]
+    records = [record for record, _ in trials]
+    unscored = [record for record in records if record.status != "scored"]
     crashed = [one for one in unscored if one.status == "errored" and one.stop == StopReason.CRASHED]
     return ImportedRun(
         written,
         tuple(notes),
         tuple(f"{log.path}: {reading}" for log in logs for reading in log.readings),
         {str(log.path): log.columns for log in logs if log.columns},
-        len(joined.records),
+        len(records),
         dict(Counter(f"{record.status}: {record.reason or 'no reason'}" for record in unscored).most_common()),
         0 if request.reading.errors_as_failures else len(crashed),
-        nothing_in_common(joined),
+        nothing_in_common(manifest, records),
     )
 
 
@@ -123,17 +125,28 @@ def _check_replaceable(folder: Path, *, wanted: bool) -> None:
         raise ValueError(f"{folder}: not an imported run, so it is not replaced; take another --name")
 
 
-def _write_run(joined: Joined, folder: Path | None, runs: Path, *, replaces: bool) -> tuple[Path, int]:
+def _write_run(
+    manifest: Manifest, trials: Sequence[tuple[Record, ForeignTrace | None]], folder: Path | None, runs: Path, *, replaces: bool
+) -> tuple[Path, int]:
     """Write a run directory, whole or not at all; return it, and the number of traces that are too long to be kept.
 
     `replaces`: the folder is there, and the new one takes its place once it is whole.
     """
-    place = new_folder(runs, joined.manifest.suite.name) if folder is None else folder
+    place = new_folder(runs, manifest.suite.name) if folder is None else folder
     written = place.with_name(f".{place.name}-{secrets.token_hex(4)}") if replaces else place
     written.mkdir(parents=True, exist_ok=folder is None)
     try:
-        untraced = _write_trials(written, joined)
-        write_manifest(written, joined.manifest.model_copy(update={"rows": len(joined.records)}))
+        untraced, left = 0, iter(trials)
+        with closing(TrialFile(written)) as file:
+            while batch := list(islice(left, BATCH)):
+                lines = []
+                for record, trace in batch:
+                    line = b"" if trace is None else trace_line(trace.trace(record))
+                    untraced += len(line) > MAX_TEXT
+                    digested = record if trace is None or record.trace_digest else replace(record, trace_digest=trace.digest)
+                    lines.append((digested, line if len(line) <= MAX_TEXT else b""))
+                file.add(lines)
+        write_manifest(written, manifest)
         if replaces:
             old = place.rename(written.with_name(f"{written.name}-old"))
             written.rename(place)
@@ -142,22 +155,6 @@ def _write_run(joined: Joined, folder: Path | None, runs: Path, *, replaces: boo
         shutil.rmtree(written, ignore_errors=True)
         raise
     return place, untraced
-
-
-def _write_trials(folder: Path, joined: Joined) -> int:
-    """Write traces and records; return the number of traces that are too long to be kept."""
-    untraced = 0
-    pairs = zip(joined.records, joined.traces, strict=True)
-    with closing(TrialFile(folder)) as file:
-        while batch := list(islice(pairs, BATCH)):
-            trials = []
-            for record, trace in batch:
-                line = b"" if trace is None else trace_line(trace.trace(record))
-                untraced += len(line) > MAX_TEXT
-                digested = record if trace is None or record.trace_digest else replace(record, trace_digest=trace.digest)
-                trials.append((digested, line if len(line) <= MAX_TEXT else b""))
-            file.add(trials)
-    return untraced
 
 
 def read_file(path: Path | GivenRows, request: ImportRequest) -> ForeignLog:
@@ -179,7 +176,6 @@ def read_file(path: Path | GivenRows, request: ImportRequest) -> ForeignLog:
 
 
 def _format_of(file: ForeignFile, name: str | None) -> Format:
-    """Return the format of this name, or else the first that recognizes the file."""
     formats = known_formats()
     hint = f"say what it is: --format {'|'.join(formats)}"
     if name is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,7 +12,7 @@ from whichloop.metrics.pairs import MARGIN
 from whichloop.metrics.record import RECORD_VERSION, Record
 from whichloop.metrics.statistics import ALPHA
 from whichloop.protocol import StopReason
-from whichloop.protocol.json_text import SHORT_DIGITS, digest, short_digest
+from whichloop.protocol.json_text import digest, short_digest
 from whichloop.protocol.modules import package_version
 from whichloop.protocol.values import counted as number_of
 from whichloop.protocol.values import shown_short
@@ -62,16 +62,6 @@ class ImportRequest:
                     name_of(one, "a name")
 
 
-@dataclass(frozen=True, slots=True)
-class Joined:
-    """The content of all files, joined into one run."""
-
-    manifest: Manifest
-    records: tuple[Record, ...]
-    traces: tuple[ForeignTrace | None, ...]
-    """Of each record what happened in its trial; None if no file tells it."""
-
-
 def rename_arms(logs: Sequence[ForeignLog], request: ImportRequest) -> None:
     """Give the files' arms the names that the user typed; equal names are one arm, whose repeats are counted on per task."""
     if not request.arms:
@@ -82,9 +72,6 @@ def rename_arms(logs: Sequence[ForeignLog], request: ImportRequest) -> None:
     free: Counter[tuple[str, str]] = Counter()
     models: Sequence[str | None] = request.models or [None] * len(logs)
     for log, typed, model in zip(logs, request.arms, models, strict=True):
-        is_one_loop = model is not None and all(arm.loop for arm in log.arms.values())
-        if is_one_loop and len({digest([arm.loop, arm.options]) for arm in log.arms.values()}) == 1 < len(log.arms):
-            _pool(log)
         if len(log.arms) != 1:
             held = f"this one holds {len(log.arms)}: {names_in_a_line([*log.arms])}"
             raise ValueError(f"{log.path}: --arm names one arm per file, and {held}")
@@ -98,18 +85,8 @@ def rename_arms(logs: Sequence[ForeignLog], request: ImportRequest) -> None:
         log.due_repeats = repeats + before if before else log.due_repeats
 
 
-def _pool(log: ForeignLog) -> None:
-    """Take the arms of a file as one that differ in what it says of their model only: the user says it for all of them."""
-    log.notes.append(f"{names_in_a_line([one.model for one in log.arms.values()])} are taken as the one model of --model")
-    name, repeats = next(iter(log.arms)), Counter[str]()
-    for place, trial in enumerate(log.trials):
-        log.trials[place] = replace(trial, arm=name, repeat=repeats[trial.task])
-        repeats[trial.task] += 1
-    log.arms = {name: log.arms[name]}
-
-
-def join(logs: Sequence[ForeignLog], request: ImportRequest) -> Joined:
-    """Join files into one comparison."""
+def join(logs: Sequence[ForeignLog], request: ImportRequest) -> tuple[Manifest, list[tuple[Record, ForeignTrace | None]]]:
+    """Join files into one comparison: its manifest, and each record with what happened in its trial, if a file tells it."""
     arms, questions, scorer, reading = _arms(logs), _questions(logs), _scorer(logs), request.reading
     suite = _suite(logs) if request.suite is None else name_of(request.suite, "suite")
     repeats = max(log.repeats for log in logs)
@@ -122,7 +99,8 @@ def join(logs: Sequence[ForeignLog], request: ImportRequest) -> Joined:
         if trial.status == "errored" and trial.stop == StopReason.CRASHED:  # not one that never ran, or could not be scored
             trials[place] = replace(trial, status="scored", score=0.0)
     scale = None if reading.scale is None else str(reading.scale)
-    suite_digest, task_digests = _digests(logs, questions, scorer, scale, reading)
+    suite_digest = digest([sorted(questions.items()), scorer, scale])
+    task_digests = {task: short_digest(question) for task, question in sorted(questions.items())}
     profiles = list(dict.fromkeys(arm.profile for arm in arms))
     manifest = Manifest(
         created=timestamp(),
@@ -137,8 +115,9 @@ def join(logs: Sequence[ForeignLog], request: ImportRequest) -> Joined:
             "margin": request.margin,
         },
         seed=0,
+        rows=len(trials),
         versions={"record": RECORD_VERSION, "policy_and_profiles": None},
-        task_digests=task_digests,
+        task_digests=TaskDigests(shared=short_digest([scorer, scale]), tasks=task_digests),
         suite=SuiteEntry(name=suite, version=VERSION, digest=suite_digest, tasks=len(questions)),
         profiles={profile: digest(profile) for profile in profiles},
         arms=tuple(
@@ -149,15 +128,14 @@ def join(logs: Sequence[ForeignLog], request: ImportRequest) -> Joined:
         python=platform.python_version(),
         platform=platform.platform(terse=True),
     )
-    records = tuple(trial.record(suite, suite_digest) for trial in trials)
-    return Joined(manifest, records, tuple(trial.trace for trial in trials))
+    return manifest, [(trial.record(suite, suite_digest), trial.trace) for trial in trials]
 
 
-def nothing_in_common(joined: Joined) -> str:
+def nothing_in_common(manifest: Manifest, records: Iterable[Record]) -> str:
     """Return that no task was scored in two arms that were to be compared, and which tasks they have; empty where one was."""
     arms_of: dict[str, dict[str, dict[str, None]]] = {}
-    profiles = {arm.arm: arm.profile for arm in joined.manifest.arms}
-    for record in joined.records:
+    profiles = {arm.arm: arm.profile for arm in manifest.arms}
+    for record in records:
         if record.status == "scored":
             arms_of.setdefault(profiles[record.arm], {}).setdefault(record.arm, {})[record.task] = None
     several = [tasks for tasks in arms_of.values() if len(tasks) > 1]
@@ -194,7 +172,6 @@ def _origin(logs: Sequence[ForeignLog], reading: ReadingOptions) -> dict[str, An
 
 
 def _arms(logs: Sequence[ForeignLog]) -> tuple[ForeignArm, ...]:
-    """Return each arm once, in the order of the files."""
     by_name: dict[str, ForeignArm] = {}
     for log in logs:
         if not log.trials:
@@ -214,29 +191,11 @@ def _questions(logs: Sequence[ForeignLog]) -> dict[str, str]:
     for log in logs:
         for task, question in log.questions.items():
             first_question, first = by_task.setdefault(task, (question, log))
-            if first_question and question and _question_digest(first_question) != _question_digest(question):
+            if first_question and question and first_question != question:
                 raise ValueError(f"{log.path}: task {shown_short(task)} asks, or expects, something else than in {first.path}")
-            if len(question) > len(first_question):
+            if question and not first_question:
                 by_task[task] = (question, log)
     return {task: question for task, (question, _) in by_task.items()}
-
-
-def _question_digest(question: str) -> str:
-    """Return the short digest of a question, which is all that a trial may tell that was exported from an import."""
-    return question if len(question) == SHORT_DIGITS else short_digest(question)
-
-
-def _digests(
-    logs: Sequence[ForeignLog], questions: Mapping[str, str], scorer: str, scale: str | None, reading: ReadingOptions
-) -> tuple[str, TaskDigests]:
-    """Return the digest of the suite and those of its tasks; of trials exported from one import, what these were there."""
-    tasks = {task: _question_digest(question) for task, question in sorted(questions.items())}
-    imports = {trial.imported and trial.imported._replace(asked="") for log in logs for trial in log.trials}
-    first = next(iter(imports)) if len(imports) == 1 and reading.scorer is None and reading.scale is None else None
-    if first is not None and first.tasks == len(tasks):
-        return first.suite, TaskDigests(shared=first.shared, tasks=tasks)
-    shared = short_digest([scorer, scale]) if first is None else first.shared
-    return digest([sorted(questions.items()), scorer, scale]), TaskDigests(shared=shared, tasks=tasks)
 
 
 def _scorer(logs: Sequence[ForeignLog]) -> str:

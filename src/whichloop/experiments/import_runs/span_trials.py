@@ -14,7 +14,7 @@ from whichloop.protocol.values import counted, shown_short
 from .chats import as_text, asked_in, parsed, said_in
 from .conversation import ConversationItem, ModelTurn, answer_in
 from .foreign_trials import NEITHER, NO_SCORE, NO_TASK, ForeignArm, ForeignLog, ForeignTrace, ReadingOptions
-from .own_trials import OwnTrial, own_trial
+from .own_trials import add_own_trial
 from .spans import TRIAL, Span, Walk, prompt_of, reply_of
 from .values import answer_of, cut, located, name_of, names_in_a_line, nothing_at, other_scores, reason_line, value_at
 
@@ -63,9 +63,6 @@ class GatheredSpans:
     """A span of each trace whose requests are not all known."""
     _unread: list[str] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
-        self.trials = ForeignLog("traces", self.reading)
-
     def add(self, trace: object, span: Span, beside: Mapping[str, Any]) -> None:
         """Add a span."""
         name = name_of(trace, "the trace's id")
@@ -74,6 +71,7 @@ class GatheredSpans:
 
     def log(self) -> ForeignLog:
         """Return the traces as trials."""
+        self.trials = ForeignLog("traces", self.reading)
         scorer, place, notes = self.reading.scorer, self.reading.columns.get("score"), self.trials.notes
         names = list(dict.fromkeys(name for trace in self.by_name.values() for name in trace.scores))
         if scorer is not None and scorer not in names and not place:
@@ -121,11 +119,9 @@ class GatheredSpans:
         root, values = trace.root, _values(trace)
         own = parsed(root.values.get(TRIAL))
         below = sorted((span for span in trace.spans if span is not root), key=lambda span: span.start)
-        read = own_trial(own, [span.content for span in below]) if isinstance(own, Mapping) else None
-        if isinstance(read, OwnTrial):
-            read.add_to(self.trials)
+        content = [span.content for span in below]
+        if isinstance(own, Mapping) and add_own_trial(self.trials, own, content, f"trace {trace.name}"):
             return
-        self.trials.notes += [f"trace {trace.name}: {read}"] if read else []
         walk, place, results = Walk(trace.spans), self.reading.columns.get("score"), self._results(trace)
         items = walk.items()
         self._unknown += [] if walk.is_whole else [(walk.unknown or [root.name])[0]]

@@ -26,7 +26,7 @@ from ..chats import as_text
 from ..conversation import CallResult, ConversationItem, ModelTurn, SaidToModel, answer_in
 from ..foreign_file import MAX_MEMBER_BYTES, FileTree, ForeignFile, documents, task_of
 from ..foreign_trials import ForeignArm, ForeignLog, ForeignTrace, Format, ReadingOptions
-from ..own_trials import OwnTrial, own_trial
+from ..own_trials import add_own_trial
 from ..values import (
     answer_of,
     located,
@@ -124,18 +124,14 @@ FORMAT = Format("atif", _recognizes, read)
 
 
 def _add(log: ForeignLog, file: ForeignFile, name: str, data: Mapping[str, Any]) -> None:
-    """Add a trajectory with all in which it goes on."""
     whole = whole_trajectory(log, name, data, file.tree)
     extra = whole.get(EXTRA)
     own = extra.get(OWN) if isinstance(extra, Mapping) else None
     rest = {key: value for key, value in extra.items() if key != OWN} if isinstance(extra, Mapping) else extra
     document = {key: value for key, value in whole.items() if key != EXTRA} | ({EXTRA: rest} if rest else {})
     trajectory = Trajectory.read(document)
-    read_own = None if own is None else own_trial(own, document.get("steps"))
-    if isinstance(read_own, OwnTrial):
-        read_own.add_to(log)
+    if own is not None and add_own_trial(log, own, document.get("steps"), name or file.path.name):
         return
-    log.notes += [f"{name or file.path.name}: {read_own}"] if read_own else []
     told = {"unscored": "excluded", "own_task": True, "trace": trajectory.trace(), **trajectory.measurements()}
     log.tell(document, trajectory.arm, task_of(file, name), **told)
 

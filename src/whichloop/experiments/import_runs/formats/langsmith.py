@@ -76,12 +76,6 @@ def cost_of(root: Mapping[str, Any], spans: Sequence[Span]) -> float | None:
     return math.fsum(known) if whole is None and known and len(known) == len(costs) else whole
 
 
-def feedback_of(run: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the mean of each feedback on a run, by name."""
-    means = {str(name): value_at(stats, "avg") for name, stats in object_at(run, "feedback_stats").items()}
-    return {name: mean for name, mean in means.items() if isinstance(mean, int | float) and not isinstance(mean, bool)}
-
-
 def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
     """Read runs."""
     traces = GatheredSpans(reading)
@@ -92,7 +86,11 @@ def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
     is_of_dataset = all(root.get(EXAMPLE) for root in roots.values())
     for name, trace in traces.by_name.items():
         with located(f"trace {name}"):
-            trace.beside, trace.scores = roots[name], feedback_of(roots[name])
+            means = {one: value_at(stats, "avg") for one, stats in object_at(roots[name], "feedback_stats").items()}
+            trace.beside = roots[name]
+            trace.scores = {
+                one: mean for one, mean in means.items() if isinstance(mean, int | float) and not isinstance(mean, bool)
+            }
             trace.task = roots[name][EXAMPLE] if is_of_dataset else None
             trace.cost_usd = cost_of(roots[name], trace.spans)
     return traces.log()

@@ -58,7 +58,6 @@ FORMAT = Format("promptfoo", lambda file: holds(_rows(file.first), _ROW), read)
 
 
 def _label(row: Mapping[str, Any]) -> str:
-    """Return what a prompt is called in the name of an arm."""
     prompt = object_at(row, "prompt")
     return cut(" ".join(str(prompt.get("label") or prompt.get("raw") or "").split()), MAX_LABEL)
 

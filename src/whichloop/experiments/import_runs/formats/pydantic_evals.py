@@ -95,7 +95,6 @@ def _add(log: ForeignLog, arm: ForeignArm, case: Mapping[str, Any], scorer: str)
 
 
 def _values(case: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the results of all evaluators: numbers, truth values and labels."""
     return {
         name: mapping(result, f"the result {shown_short(name)}").get("value")
         for kind in ("labels", "scores", "assertions")

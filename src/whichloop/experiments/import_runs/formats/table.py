@@ -19,11 +19,10 @@ from whichloop.protocol.values import shown_short
 from whichloop.protocol.wire import from_json
 
 from ..chats import parsed, read_chat
-from ..columns import NEEDED, UNITS, columns_named, columns_of, factor_of, named_by_user
+from ..columns import NEEDED, UNITS, FileRow, columns_named, columns_of, factor_of, list_of_rows, lists_in, named_by_user, rows_of
 from ..conversation import CallResult, answer_in
 from ..foreign_file import ROWS, ForeignFile
 from ..foreign_trials import ForeignArm, ForeignLog, ForeignTrace, ForeignTrial, Format, ReadingOptions, Status, TrialKey
-from ..table_rows import FileRow, list_of_rows, lists_in, rows_of
 from ..values import (
     answer_of,
     count,
@@ -181,7 +180,6 @@ def read_messages(cell: Any) -> tuple[ForeignTrace, str] | None:
 
 
 def _with_error(result: CallResult) -> CallResult:
-    """Return a result with the error that its text names."""
     begins, data = _FAILED_CALL.match(result.text), parsed(result.text) if result.text.lstrip().startswith("{") else None
     kind = (begins[1] or "Error") if begins else "Error" if isinstance(data, Mapping) and data.get("error") else ""
     return replace(result, failed=True, error_type=kind) if kind else result
@@ -293,7 +291,6 @@ def error_in(cell: Any) -> str:
 
 
 def _arms(rows: Iterable[FileRow], default: str) -> dict[str, ForeignArm]:
-    """Return the arms in the order of the table."""
     models: dict[str, set[str]] = {}
     for row in rows:
         names = models.setdefault(_arm_of(row, default), set())
