@@ -101,8 +101,6 @@ class Ranked(Plain):
     place: int
     """1 is the highest; equal means share a place."""
     accuracy: Interval
-    not_told_apart: tuple[str, ...]
-    """The designs that it is not told apart from beyond chance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,16 +246,11 @@ def _ranking(arms: Mapping[str, tuple[Interval | None, TaskValues]], alpha: floa
     accuracies = {name: interval for name, (interval, _) in arms.items() if interval is not None}
     tests = {(a, b): paired_test(PRIMARY, arms[a][1], arms[b][1], margin) for a, b in combinations(accuracies, 2)}
     pairs = tuple(pairs_of_family(PRIMARY, tests, alpha))
-    apart = {frozenset((pair.a, pair.b)) for pair in pairs if pair.verdict.word in ("better", "worse")}
     # Sums of equal scores differ with their order.
     means = {name: round(interval.value, 9) for name, interval in accuracies.items()}
-    ordered = sorted(accuracies, key=lambda name: -means[name])
-    ranked = []
-    for name in ordered:
-        place = 1 + sum(other > means[name] for other in means.values())
-        others = tuple(other for other in ordered if other != name and frozenset((name, other)) not in apart)
-        ranked.append(Ranked(name, place, accuracies[name], others))
-    return Ranking(tuple(ranked), pairs)
+    places = {name: 1 + sum(other > mean for other in means.values()) for name, mean in means.items()}
+    ordered = sorted(accuracies, key=lambda name: places[name])
+    return Ranking(tuple(Ranked(name, places[name], accuracies[name]) for name in ordered), pairs)
 
 
 # --- the gain that the optimizer saw ---

@@ -43,7 +43,7 @@ left out, and so is that a cache is emptied after minutes without a request: the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -71,27 +71,6 @@ def retention_at(record: Record, distance: str) -> float | None:
     """Return results shown / results needed at one range of distances; None where no result was needed."""
     needed = record.results_needed.get(distance, 0)
     return min(1.0, record.results_shown.get(distance, 0) / needed) if needed else None
-
-
-def served_by_cache(scored: Sequence[Record]) -> Mapping[str, float]:
-    """Return measure → the share of the input tokens of scored trials that a prompt cache serves, where that is known of each.
-
-    Of `tokens_with_cache` it is what a cache could serve, of `cost_usd` what the prices were told that it served. Nothing is told
-    of dollars where a trial cost less than uncached though no cache served it: then its replies came from a recording.
-    """
-    records = list(scored)
-    input_tokens = sum(record.input_tokens for record in records)
-    if not input_tokens:
-        return {}
-    cacheable = [record.cacheable_tokens for record in records]
-    known_tokens = [tokens for tokens in cacheable if tokens is not None]
-    shares = {}
-    if len(known_tokens) == len(records):
-        served = sum(min(tokens, record.input_tokens) for tokens, record in zip(known_tokens, records, strict=True))
-        shares["tokens_with_cache"] = served / input_tokens
-    if all(is_priced_by_cache(record) for record in records):
-        shares["cost_usd"] = sum(record.cached_tokens for record in records) / input_tokens
-    return shares
 
 
 def is_priced_by_cache(record: Record) -> bool:

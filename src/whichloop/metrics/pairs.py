@@ -7,11 +7,8 @@ it, and so never contradicts the verdict.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
-from operator import attrgetter
 from statistics import fmean
 from typing import Any, Literal
 
@@ -21,40 +18,21 @@ from .paired import SCORES, PairedFlip, judge_family
 from .power import spread
 from .record import Record
 from .statistics import Interval, PairVerdict, VerdictWord, are_too_few_to_plan, interval_json, plain, verdict
-from .summary import GAINS, METRICS, PRIMARY, SHARES, TaskValues, dollars_of_trial
+from .summary import GAINS, METRICS, PRIMARY, SHARES, TaskValues, dollars_of_trial, task_values
 from .within_tasks import WithinTasks, paired_within_tasks, unpaired_within_tasks
 
 MAX_FEW_TASKS = 8
 """Tasks up to which each is told by itself, and repeats are tested for what they show of these tasks alone."""
 
 
-@dataclass(frozen=True, slots=True)
-class OnTask:
-    """The scored trials of one arm on one task."""
-
-    arm: str
-    task: str
-    trials: int
-    solved: float
-    """Their scores together: of scores 0 and 1 the number of trials that were solved."""
-    stops: Mapping[str, int]
-    """Stop reason → trials."""
-    cost_usd: float | None
-    """Mean dollars of a trial, without luck with a cache; None where they are not known of each."""
-    tokens: float | None
-    """Mean tokens of a trial; None likewise."""
+OnTasks = Mapping[str, Mapping[str, tuple[float, int]]]
+"""Arm → task → the scores of its scored trials together (of scores 0 and 1 how many were solved), and how many trials."""
 
 
-def on_few_tasks(by_arm: Mapping[str, Sequence[Record]]) -> tuple[OnTask, ...]:
-    """Return what each arm did on each task, in the order of arms and tasks."""
-    found = []
-    for arm, records in by_arm.items():
-        scored = sorted((record for record in records if record.status == "scored"), key=attrgetter("task"))
-        for task, own in ((task, [*trials]) for task, trials in groupby(scored, attrgetter("task"))):
-            stops = Counter(record.stop for record in own if record.stop is not None)
-            costs = (_mean([measure(record) for record in own]) for measure in (dollars_of_trial, METRICS["tokens"]))
-            found.append(OnTask(arm, task, len(own), math.fsum(record.accuracy for record in own), stops, *costs))
-    return tuple(found)
+def on_few_tasks(by_arm: Mapping[str, Sequence[Record]]) -> OnTasks:
+    """Return what each arm did on each task, in the order of tasks."""
+    values = {arm: task_values(records, METRICS[PRIMARY]).values for arm, records in by_arm.items()}
+    return {arm: {task: (math.fsum(scores), len(scores)) for task, scores in own.items()} for arm, own in values.items() if own}
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

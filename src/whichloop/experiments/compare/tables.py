@@ -9,7 +9,7 @@ from whichloop.metrics.comparison import ArmResult, Comparison
 from whichloop.metrics.harness import Harness
 from whichloop.metrics.measures import DISTANCES, Measure, TableName, in_table_order
 from whichloop.metrics.outlook import Outlook
-from whichloop.metrics.pairs import OnTask, Pair
+from whichloop.metrics.pairs import OnTasks, Pair
 from whichloop.metrics.record import Record, records_by_arm
 from whichloop.metrics.reliability import Reliability
 from whichloop.metrics.statistics import Interval
@@ -222,13 +222,13 @@ def _at_budget(at_budget: AtBudget, arm: str) -> str:
     return f"{interval(at_budget.arms[arm], 3)} {place}".rstrip()
 
 
-def _tasks(each: Sequence[OnTask]) -> Table:
+def _tasks(arms: OnTasks) -> Table:
     """Return how many trials of each task an arm solved, where tasks are few."""
-    tasks = sorted({one.task for one in each})
-    arms: dict[str, dict[str, str]] = {}
-    for one in each:
-        arms.setdefault(one.arm, {})[one.task] = f"{one.solved:,.4g} of {one.trials:,}"
-    rows = [(arm, *(own.get(task, UNKNOWN) for task in tasks)) for arm, own in arms.items()] if len(tasks) <= MAX_TASKS else []
+    tasks = sorted({task for own in arms.values() for task in own})
+    rows = []
+    for arm, own in arms.items() if len(tasks) <= MAX_TASKS else ():
+        texts = {task: f"{solved:,.4g} of {trials:,}" for task, (solved, trials) in own.items()}
+        rows.append((arm, *(texts.get(task, UNKNOWN) for task in tasks)))
     return table_of("Trials of each task that were solved", ("arm", *tasks), rows)
 
 

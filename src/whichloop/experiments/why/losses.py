@@ -152,10 +152,9 @@ def comparable(run: Results) -> list[ArmPair]:
 
 def copies(run: Results) -> dict[str, str]:
     """Return arm → the first arm of its suite and profile that did the same in every trial; an arm without one is left out."""
-    summaries = {arm.info.arm: arm.summary for arm in run.comparison.arms}
     by_arm = records_by_arm(run.records, run.comparison.infos)
     first_of: dict[str, str] = {}
-    for first, later in same_pairs(comparable(run), summaries, by_arm):
+    for first, later in same_pairs(comparable(run), by_arm):
         first_of.setdefault(later, first)
     return first_of
 
