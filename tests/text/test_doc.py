@@ -186,4 +186,3 @@ def test_an_end_at_0_is_written_as_beyond_it():
     assert difference_text(Interval(0.092, 0.0, 0.177, 120), 3) == "0.092 [≤0, 0.177]"
     assert difference_text(Interval(-0.092, -0.177, 0.0, 120), 3) == "-0.092 [-0.177, ≥0]"
     assert difference_text(Interval(0.0, -0.05, 0.05, 120), 3) == "0.000 [-0.050, 0.050]"
-    assert difference_text(None, 3) == "–"

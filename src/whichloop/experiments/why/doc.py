@@ -17,7 +17,7 @@ from whichloop.metrics.record import Record
 from whichloop.metrics.tasks import GroupFindings, TaskFinding
 from whichloop.metrics.trajectory.causes import MEANINGS, Cause
 from whichloop.text.doc import UNKNOWN, Cell, Doc, Lines, Table, lines_of
-from whichloop.text.numbers import counts, interval, p_value, short_name
+from whichloop.text.numbers import counts, interval, p_value
 
 from .losses import ArmLosses, LostTrial, PairLosses, Why, copies
 from .minimal import MinimalFaults
@@ -80,7 +80,7 @@ def _cause_tables(arms: Sequence[ArmLosses], infos: Mapping[str, ArmInfo]) -> It
         causes = [cause for cause, _ in total.most_common()]
         rows: list[list[Cell | str]] = [
             [
-                short_name(infos[arm.arm]),
+                infos[arm.arm].without_profile,
                 Cell(f"{arm.lost} of {arm.trials}", value=arm.lost),
                 *(_count(arm, cause) for cause in causes),
             ]
