@@ -300,7 +300,7 @@ def any_wrong(count: int, apart: float, of_first: bool = False) -> Check:
             pair.verdict.within_margin or pair.verdict.word == "worse"
             if apart and pair.a == "0"
             else pair.verdict.word in ("better", "worse")
-            for pair in pairs_of_family(AT_BUDGET, tests, ALPHA)
+            for pair in pairs_of_family(AT_BUDGET, tests.items(), ALPHA)
         )
 
     return check

@@ -298,7 +298,7 @@ def test_fresh_runs_are_decided_as_often_as_the_outlook_says():
             return first, second
 
         def word(a: TaskValues, b: TaskValues) -> str:
-            return pairs_of_family("accuracy", {("a", "b"): paired_test("accuracy", a, b, 0.05)}, 0.05)[0].verdict.word
+            return pairs_of_family("accuracy", [(("a", "b"), paired_test("accuracy", a, b, 0.05))], 0.05)[0].verdict.word
 
         pilot = runs(120)
         found = spread(*pilot)

@@ -145,4 +145,4 @@ def calibration_error(histogram: Histogram) -> float:
     places = np.minimum(np.round(histogram.levels * 10**_DIGITS).astype(np.int64) // (10**_DIGITS // BINS), BINS - 1)
     sums = (np.bincount(places, each, BINS).tolist() for each in (total, total * histogram.levels, right))
     gaps = [(n, abs(correct / n - confidence / n)) for n, confidence, correct in zip(*sums, strict=True) if n]
-    return sum(n * gap for n, gap in gaps) / sum(n for n, _ in gaps)
+    return float(sum(n * gap for n, gap in gaps) / sum(n for n, _ in gaps))

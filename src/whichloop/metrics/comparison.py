@@ -214,7 +214,7 @@ def compare(
 
     def decided(metric: str, both: Mapping[_Names, tuple[TaskValues, TaskValues]]) -> list[Pair]:
         tests = {names: paired_test(metric, a, b, margin) for names, (a, b) in both.items()}
-        return pairs_of_family(metric, tests, alpha)
+        return pairs_of_family(metric, tests.items(), alpha)
 
     values = {arm: all_values(own) for arm, own in by_arm.items()}
     scores = {arm: own[PRIMARY] for arm, own in values.items()}

@@ -7,12 +7,12 @@ it, and so never contradicts the verdict.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any, Literal
 
-from .arm_info import ArmInfo, are_imported
+from .arm_info import IMPORTED, ArmInfo
 from .outlook import Outlook, pair_outlook
 from .paired import SCORES, PairedFlip, judge_family
 from .power import spread
@@ -130,16 +130,15 @@ def paired_test(metric: str, a: TaskValues, b: TaskValues, margin: float, *, rea
     return PairTest(PairedFlip(d, clusters, reach=None), margin * mean)
 
 
-def pairs_of_family(metric: str, tests: Mapping[tuple[str, str], PairTest | None], alpha: float) -> list[Pair]:
-    """Return the pairs of one metric, decided together as one family; a pair that could not be tested is left out."""
-    return judged(metric, [(names, test) for names, test in tests.items() if test is not None], alpha)
+def pairs_of_family(metric: str, tests: Iterable[tuple[tuple[str, str], PairTest | None]], alpha: float) -> list[Pair]:
+    """Return the pairs of one metric, decided together as one family, in which two arms may meet more than once.
 
-
-def judged(metric: str, tests: Sequence[tuple[tuple[str, str], PairTest]], alpha: float) -> list[Pair]:
-    """Return the pairs of one metric, decided together as one family, in which two arms may meet more than once."""
-    decisions = judge_family([(test.flip, test.margin) for _, test in tests], alpha)
+    A pair that could not be tested is left out.
+    """
+    known = [(names, test) for names, test in tests if test is not None]
+    decisions = judge_family([(test.flip, test.margin) for _, test in known], alpha)
     pairs = []
-    for ((a, b), test), decided in zip(tests, decisions, strict=True):
+    for ((a, b), test), decided in zip(known, decisions, strict=True):
         difference, over = decided.difference, test.over_templates
         advantage = difference.value if metric in _MORE_IS_BETTER else -difference.value
         word = verdict(advantage, decided.p_holm, decided.p_equivalence_holm, alpha)
@@ -175,7 +174,7 @@ def with_repeats(pairs: Sequence[Pair], by_arm: Mapping[str, Sequence[Record]], 
     that the third one of one arm shares anything with the third one of another.
     """
     tested = sum(pair.difference.n <= MAX_FEW_TASKS for pair in pairs)
-    imported = {info.arm for info in arms if are_imported([info])}
+    imported = {info.arm for info in arms if info.profile == IMPORTED}
     completed = []
     for pair in pairs:
         test = unpaired_within_tasks if pair.a in imported else paired_within_tasks

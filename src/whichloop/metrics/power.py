@@ -342,14 +342,12 @@ def _passing(units: int, half: float, margin: float, alpha: float, scores: bool)
     `paired`."""
     if not scores or margin >= 1:
         return half - margin
-    return max(half - margin, _least_mean(units, margin, alpha) * units / (units + PSEUDO_UNITS))
-
-
-def _least_mean(units: int, margin: float, alpha: float) -> float:
-    """Return the mean difference from which on so few units are lost that a loss of the margin is refuted."""
+    # From this mean on so few units are lost that a loss of the margin is refuted.
     if (1 - margin) ** units >= alpha:
-        return 1 - margin - float(alpha ** (1 / units))
-    return -float(scipy.special.bdtrik(alpha, units, margin)) / units
+        least = 1 - margin - float(alpha ** (1 / units))
+    else:
+        least = -float(scipy.special.bdtrik(alpha, units, margin)) / units
+    return max(half - margin, least * units / (units + PSEUDO_UNITS))
 
 
 def _below(limit: float, center: float, deviation: float) -> float:

@@ -37,7 +37,7 @@ from .answers import (
 )
 from .record import FaultRecord
 
-__all__ = ["SCORERS", "is_abstention", "reads_state", "scorer_named", "scorer_names", "scores_of"]
+__all__ = ["SCORERS", "is_abstention", "reads_state", "scorer_named", "scores_of"]
 
 
 def bfcl(checker: str = "official") -> Scorer:
@@ -182,14 +182,6 @@ SCORERS: Final[Mapping[str, Callable[..., Scorer]]] = {
     "schema": schema,
     "set": same_items,
 }
-READING_STATE: Final = frozenset({"bfcl"})
-"""Those that look at the end state."""
-
-
-def scorer_names() -> tuple[str, ...]:
-    """Return the names of the built-in scorers, sorted."""
-    return tuple(sorted(SCORERS))
-
 
 _parsed = functools.lru_cache(maxsize=256)(parse_spec)  # a run scores thousands of trials with a handful of specs
 
@@ -206,7 +198,7 @@ def scorer_named(spec: str) -> Scorer:
     except ValueError as error:
         raise ValueError(f"scorer {error}") from None
     if ":" not in name and name not in SCORERS:
-        raise ValueError(f"unknown scorer {name!r}; {nearest(name, scorer_names())}, or package.module:name")
+        raise ValueError(f"unknown scorer {name!r}; {nearest(name, SCORERS)}, or package.module:name")
     found: Any = own_object("scorer", name) if ":" in name else SCORERS[name]
     if not callable(found):
         raise ValueError(f"scorer {name!r} is a {type(found).__name__}, not a function of a Judgement")
@@ -241,7 +233,7 @@ def _of_one_argument(name: str, scorer: Callable[..., Any]) -> Scorer:
 def reads_state(spec: str) -> bool:
     """Return whether a scorer may look at the end state: a built-in one says so, and one of the user's own may."""
     name = spec.partition("(")[0].strip()
-    return name not in SCORERS or name in READING_STATE
+    return name not in SCORERS or name == "bfcl"
 
 
 def scores_of(judgement: Judgement) -> dict[str, float]:

@@ -216,7 +216,11 @@ def summarize(records: Sequence[Record], alpha: float = ALPHA, values: Mapping[s
     values = all_values(records) if values is None else values
     scored = [record for record in records if record.status == "scored"]
     statuses, faults = Counter(record.status for record in records), count_faults(scored)
-    templates = values[PRIMARY].shared_templates(values[PRIMARY].values)
+    scores = values[PRIMARY].values
+    templates = values[PRIMARY].shared_templates(scores)
+    over = None
+    if templates is not None:
+        over = replace(accuracy_interval([*scores.values()], templates, alpha), n=unit_count(templates), units=None)
     shown = {name: task_values(scored, partial(retention_at, distance=name)) for name in DISTANCES}
     not_asked_for = sum(record.call_counts.get("not_asked_for", 0) for record in scored)
     return ArmSummary(
@@ -242,7 +246,7 @@ def summarize(records: Sequence[Record], alpha: float = ALPHA, values: Mapping[s
         dead=death_cause(scored),
         retention_at={name: share for name, of in shown.items() if (share := _mean(of, alpha, is_share=True)) is not None},
         tells_faults=not records or any(record.tells_faults for record in records),
-        over_templates=None if templates is None else _over_units(values[PRIMARY], templates, alpha),
+        over_templates=over,
         late=_late(scored),
     )
 
@@ -294,10 +298,6 @@ def _mean(of: TaskValues, alpha: float, *, is_share: bool) -> Interval | None:
     if is_share:
         return accuracy_interval(list(of.values.values()), clusters, alpha)
     return mean_interval(list(of.means.values()), clusters, alpha)
-
-
-def _over_units(of: TaskValues, units: Sequence[str], alpha: float) -> Interval:
-    return replace(accuracy_interval(list(of.values.values()), units, alpha), n=unit_count(units), units=None)
 
 
 def _summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
