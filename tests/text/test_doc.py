@@ -15,7 +15,7 @@ from markdown_it import MarkdownIt
 from rich.console import Console
 
 from whichloop.metrics.statistics import Interval
-from whichloop.reports.html import doc_html
+from whichloop.reports.html.page import doc_html
 from whichloop.text.doc import UNFOLDED, Block, Cell, Doc, Lines, Table, TraceLines, to_csv, to_markdown, to_terminal
 from whichloop.text.numbers import difference_text, interval
 from whichloop.text.output import plain_line, terminal_safe

@@ -25,7 +25,7 @@ from whichloop.metrics.record import Record
 from whichloop.metrics.summary import METRICS, PRIMARY, count_faults, measured_value, task_values
 from whichloop.protocol import Loop, render_value
 from whichloop.protocol.values import shown_short
-from whichloop.reports.html import doc_html
+from whichloop.reports.html.page import doc_html
 from whichloop.runs.folders import run_folder, trials_folder
 from whichloop.runs.store.files import RunError
 from whichloop.runs.store.trials import read_trace
