@@ -89,12 +89,6 @@ def _obeyed(trial: TracedTrial) -> LossFinding | None:
     return next((_of_fault(trial, at) for at in asked), None)
 
 
-_MISFIT = re.compile(
-    r"(?:not of type '|(?:must|should) be an? (?:valid |JSON )?)(\w+)|'([^']+)' is a required property|([\w.]+): Field required"
-)
-"""What jsonschema and pydantic find wrong with an answer."""
-
-
 def _refused(trial: TracedTrial) -> LossFinding | None:
     """The last reply stated an answer that could be read, and the loop did not take it."""
     last = trial.last
@@ -108,9 +102,6 @@ def _refused(trial: TracedTrial) -> LossFinding | None:
     problem = next((text for text in told if isinstance(text, str) and text), None)
     if problem is None:
         return None
-    if found := _MISFIT.search(problem):
-        kind, *names = found.groups("")
-        problem = f"not {'an' if kind[0] in 'aeiou' else 'a'} {kind}" if kind else f"missing field {''.join(names)}"
     stated = quoted(last.move.get("value", last.move.get("text")))
     detail = f"answer refused: {shortened(strip_receipts(problem))}; reply {last.number} stated {stated}"
     return LossFinding("answer refused", detail, [trial.last_at])
@@ -338,17 +329,13 @@ _ENDINGS: Mapping[str | None, str] = {
 
 
 def _what_followed(trial: TracedTrial, same: Sequence[Setback]) -> str:
-    """Say whether the model was told, and asked again; and how much more often in the other course."""
+    """Say whether the model was told, and asked again."""
     untold = "" if all(map(trial.was_told, same)) else "; the next prompt did not show the error"
     ending = ""
     if not any(ask.role in CHOOSING or ask.role == same[-1].what for _, ask in trial.asks_after(same[-1].event)):
         gave_up = "the loop did not ask again" if len(same) == 1 else "the loop gave up"
         ending = f"; then {_gave_up_early(trial)}" if trial.steps_left else f"; {_ENDINGS.get(trial.stop, gave_up)}"
-    about = {one.event for one in same}
-    signatures = {step.signature for step in trial.course if step.event in about}
-    own = sum(step.signature in signatures for step in trial.course)
-    more = sum(signature in signatures for signature in trial.other) - own
-    return f"{untold}{ending}{f'; the other course tried {times(more)} more' if more > 0 else ''}"
+    return f"{untold}{ending}"
 
 
 def _gave_up_early(trial: TracedTrial) -> str:
