@@ -40,7 +40,7 @@ def ablation_doc(result: AblationResult) -> Doc:
 def _data(result: AblationResult, chosen: Sequence[Choice]) -> dict[str, object]:
     """Return what `--json` prints: a comparison's object, with the design, the effects, and a choice for each factor."""
     run = result.results.to_json()
-    names = ("loop", "factors", "design", "cells", "default", "own", "resolution", "efficiency")
+    names = ("loop", "factors", "design", "cells", "default", "own", "resolution")
     use = setting_to_use(result, chosen) if chosen else None
     return run | {
         "answer": run["answer"] | {"use": use, "choices": [choice.to_json() for choice in chosen]},
@@ -132,9 +132,7 @@ def _doubts(result: AblationResult, use: Mapping[str, str]) -> Iterator[str]:
         yield f"not run with just these values: {', '.join(f'{name}={value}' for name, value in use.items())}"
     if ablation.design == "fractional":
         total = counted(math.prod(map(len, ablation.factors.values())), "cell")
-        is_regular = ablation.resolution is not None
-        kind = f"resolution {ablation.resolution}" if is_regular else f"D-optimal, efficiency {ablation.efficiency:.2f}"
-        yield f"{len(cells):,} of {total} ({kind}): interactions of three factors are taken to be absent"
+        yield f"{len(cells):,} of {total} (resolution {ablation.resolution}): interactions of three factors are taken to be absent"
     if result.layout.aliases:
         yield f"only the sums are known of {'; '.join(result.layout.aliases)}"
 
