@@ -35,11 +35,6 @@ def on_few_tasks(by_arm: Mapping[str, Sequence[Record]]) -> OnTasks:
     return {arm: {task: (math.fsum(scores), len(scores)) for task, scores in own.items()} for arm, own in values.items() if own}
 
 
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return fmean(known) if known and len(known) == len(values) else None
-
-
 MARGIN = 0.02
 """Differences up to this do not matter: points of a share such as accuracy; of any other metric, this share of both arms' mean."""
 AT_BUDGET = "accuracy_at_budget"
@@ -155,13 +150,17 @@ def with_outlook(
 
     A pair with too few units to plan with stays without: nothing that is known of it tells a size.
     """
-    prices = {arm: _mean_dollars(records) for arm, records in by_arm.items()}
+    prices: dict[str, float] = {}  # of one trial, over the scored ones whose price is known
+    for arm, records in by_arm.items():
+        known = [cost for record in records if record.status == "scored" and (cost := dollars_of_trial(record)) is not None]
+        if known:
+            prices[arm] = math.fsum(known) / len(known)
     completed = []
     for pair in pairs:
         is_few = are_too_few_to_plan(pair.units, alpha, is_clustered=pair.units < pair.difference.n)
         varies = spread(scores[pair.a], scores[pair.b]) if pair.verdict.word == "undecided" and not is_few else None
         if varies is not None:
-            price = _mean([prices[pair.a], prices[pair.b]])
+            price = fmean((prices[pair.a], prices[pair.b])) if prices.keys() >= {pair.a, pair.b} else None
             pair = replace(pair, outlook=pair_outlook(varies, margin=pair.margin, alpha=alpha, cost_usd=price))
         completed.append(pair)
     return completed
@@ -183,9 +182,3 @@ def with_repeats(pairs: Sequence[Pair], by_arm: Mapping[str, Sequence[Record]], 
             pair = replace(pair, within=within._replace(p=min(1.0, within.p * tested)))
         completed.append(pair)
     return completed
-
-
-def _mean_dollars(records: Sequence[Record]) -> float | None:
-    """Return the mean dollars of one trial, over the scored ones whose price is known."""
-    dollars = [cost for record in records if record.status == "scored" and (cost := dollars_of_trial(record)) is not None]
-    return math.fsum(dollars) / len(dollars) if dollars else None

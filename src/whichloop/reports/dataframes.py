@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from whichloop.experiments.ablate.ablation import ablation_result
 from whichloop.experiments.ablate.doc import run_doc
@@ -39,14 +39,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-class Optimized(Protocol):
-    """What `whichloop.optimize` returns, as far as loading its test takes."""
-
-    @property
-    def finding(self) -> OptimizationResult: ...
-
-
-def load(run: str | Path | Optimized, runs: str | Path | None = None) -> Loaded:
+def load(run: object, runs: str | Path | None = None) -> Loaded:
     """Load a comparison, an ablation, an imported run, or the test of an optimization as pandas DataFrames.
 
     `run`: its directory, its name under `runs` (default: the folder `runs`), `latest`, or what `optimize` returned. No model, loop

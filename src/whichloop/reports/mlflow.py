@@ -78,7 +78,7 @@ def log(found: Results | OptimizationResult, uri: str, experiment: str, page: st
         whole = replace(entries[0], files={**entries[0].files, **common})
         began = min((record.started_at for record in records), default=0) or time.time()
         ended = max((record.started_at + record.wall_s for record in records), default=0) or time.time()
-        store.put(run_name(found.folder), (whole, *entries[1:]), Period(began, ended, found.is_complete))
+        store.put(run_name(found.folder), (whole, *entries[1:]), began, ended, is_complete=found.is_complete)
 
 
 def page_of(uri: str) -> str:
@@ -229,15 +229,6 @@ class RunEntry:
     """Name of an artifact → its text, or the file itself."""
 
 
-@dataclass(frozen=True, slots=True)
-class Period:
-    """When a run began and ended, in Unix seconds, and whether it is complete."""
-
-    began: float
-    ended: float
-    complete: bool
-
-
 class Store:
     """One experiment of one MLflow store."""
 
@@ -260,26 +251,29 @@ class Store:
         view = json.dumps({"selectedColumns": [f"metrics.`{name}`" for name in COLUMNS]})
         self.client.set_experiment_tag(self.experiment_id, f"mlflow.sharedViewState.{VIEW}", view)
 
-    def put(self, name: str, entries: tuple[RunEntry, ...], period: Period) -> None:
-        """Make the runs of a run directory, the first above the others, or bring them up to date. `name`: the directory's."""
+    def put(self, name: str, entries: tuple[RunEntry, ...], began: float, ended: float, *, is_complete: bool) -> None:
+        """Make the runs of a run directory, the first above the others, or bring them up to date.
+
+        `name`: the directory's. `began`, `ended`: Unix seconds.
+        """
         quote = '"' if "'" in name else "'"
         found = self.client.search_runs([self.experiment_id], f"tags.`{RUN}` = {quote}{name}{quote}")
         known = {run.data.tags.get(ARM, ""): run for run in found}
         ids: list[str] = []
         for entry in entries:
             above = {"mlflow.parentRunId": ids[0]} if ids else {}
-            ids.append(self._put(known.get(clean(entry.arm, MAX_TAG)), entry, {RUN: name, **above, **_SOURCE}, period))
+            ids.append(self._put(known.get(clean(entry.arm, MAX_TAG)), entry, {RUN: name, **above, **_SOURCE}, began))
         for run_id in ids:
-            self.client.set_terminated(run_id, "FINISHED" if period.complete else "KILLED", int(period.ended * 1000))
+            self.client.set_terminated(run_id, "FINISHED" if is_complete else "KILLED", int(ended * 1000))
 
-    def _put(self, run: Run | None, entry: RunEntry, tags: Mapping[str, str], period: Period) -> str:
+    def _put(self, run: Run | None, entry: RunEntry, tags: Mapping[str, str], began: float) -> str:
         """Write what is new of a run, and return its id. A run of an arm is made anew where a parameter is another."""
         params = {metric_key(redact(key)): clean(value, MAX_PARAM) or '""' for key, value in entry.params.items()}
         if run is not None and entry.arm and any(run.data.params.get(key, value) != value for key, value in params.items()):
             self.client.delete_run(run.info.run_id)
             run = None
         if run is None:
-            run = self.client.create_run(self.experiment_id, int(period.began * 1000), dict(tags))
+            run = self.client.create_run(self.experiment_id, int(began * 1000), dict(tags))
         run_id = str(run.info.run_id)
         self.client.update_run(run_id, status="RUNNING", name=clean(entry.name, MAX_NAME))
         texts = {**tags, **entry.tags, **({ARM: entry.arm} if entry.arm else {})}

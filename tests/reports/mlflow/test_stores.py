@@ -129,7 +129,7 @@ def test_keys_and_odd_characters_in_what_is_logged_do_no_harm(short, tmp_path, m
     entry = store.RunEntry(
         odd, odd, {odd: odd}, {odd: 1.0, "none": None, "infinite": float("inf")}, {"tag": odd}, {"file.txt": odd}
     )
-    opened.put("a run", (store.RunEntry("above"), entry), store.Period(0, 1, complete=True))
+    opened.put("a run", (store.RunEntry("above"), entry), 0, 1, is_complete=True)
     (name, _, metrics, params, tags, files), _ = runs_of(uri, "odd")
     assert name == "[redacted] \ufffd ? é ' \""
     assert list(metrics.values()) == [1.0]
