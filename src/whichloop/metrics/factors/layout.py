@@ -75,7 +75,8 @@ def layout(factors: Sequence[Factor], cells: Sequence[Cell]) -> Layout:
     Raises ValueError where the cells cannot tell a main effect from other effects of at most two factors.
     """
     sizes = [len(factor.levels) for factor in factors]
-    levels, places, aliases = np.array(cells, dtype=np.int64), {(): slice(0, 1)}, dict[Cell, list[str]]()
+    levels, aliases = np.array(cells, dtype=np.int64), dict[Cell, list[str]]()
+    places: dict[Cell, slice] = {(): slice(0, 1)}
     matrix: Floats = np.ones((len(cells), 1))  # the mean
     for term in (*((f,) for f in range(len(sizes))), *combinations(range(len(sizes)), 2)):
         each = [_coding(sizes[f])[levels[:, f]] for f in term]
