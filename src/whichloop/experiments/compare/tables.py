@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from whichloop.metrics.calibration import Calibration
 from whichloop.metrics.comparison import ArmResult, Comparison
 from whichloop.metrics.harness import Harness
-from whichloop.metrics.measures import DISTANCES, Measure, TableName, in_table_order
+from whichloop.metrics.measures import DISTANCES, Measure, TableName
 from whichloop.metrics.outlook import Outlook
 from whichloop.metrics.pairs import OnTasks, Pair
 from whichloop.metrics.record import Record, records_by_arm
@@ -79,7 +79,7 @@ def headings(names: Sequence[str], arms: Sequence[ArmResult]) -> list[str]:
 
 def measures_table(title: str, arms: Sequence[ArmResult], name: TableName) -> Table:
     """Return the means of the measures of one table, with their intervals, and of the arms how many trials they are over."""
-    measures = in_table_order(measures_of(name))
+    measures = measures_of(name)
     is_main, distances = name == "arms", DISTANCES if name == "context" else ()
     trials = ("scored", "errored", "excluded") if is_main else ()
     columns = ("arm", *trials, *headings(list(measures), arms), *(f"retention at {each}" for each in distances))

@@ -167,11 +167,6 @@ def _untold(trial: TracedTrial) -> LossFinding | None:
     return _worst(trial, [one for one in errors if one[:3:2] in untold]) if 2 * len(untold) > len(trial.setbacks) else None
 
 
-def _blocked(trial: TracedTrial) -> LossFinding | None:
-    """The loop did not finish: what went wrong most often after its last new result."""
-    return None if trial.is_finished else _worst(trial, _standing(trial, trial.last_new))
-
-
 def _misread(trial: TracedTrial) -> LossFinding | None:
     """The last reply was spoiled and read as something else, and only the answer was missing."""
     at, last = next(((at, ask) for at, ask in reversed(trial.asks) if ask.error is None and ask.wire_error is None), (-1, None))
@@ -190,11 +185,6 @@ def _never_recovered(trial: TracedTrial) -> LossFinding | None:
         if fault and fault not in _HARMLESS and not fault.startswith("wire.") and trial.is_open(fault, role):
             return _of_fault(trial, at)
     return None
-
-
-def _gave_up(trial: TracedTrial) -> LossFinding | None:
-    """The loop finished: what went wrong after its last new result."""
-    return _worst(trial, _lasting(trial, _standing(trial, trial.last_new))) if trial.is_finished else None
 
 
 def _again(trial: TracedTrial) -> LossFinding | None:
@@ -414,10 +404,12 @@ RULES: Sequence[Callable[[TracedTrial], LossFinding | None]] = (
     altered,  # altered, dropped and added call, altered result and answer; also what else the loop left out
     _early,  # termination
     _untold,  # error not shown, parse
-    _blocked,  # whatever went wrong most often
+    # it did not finish: what went wrong most often after its last new result
+    lambda trial: None if trial.is_finished else _worst(trial, _standing(trial, trial.last_new)),
     _misread,  # parse
     _never_recovered,  # the fault's kind says it
-    _gave_up,
+    # it finished: what went wrong after its last new result
+    lambda trial: _worst(trial, _lasting(trial, _standing(trial, trial.last_new))) if trial.is_finished else None,
     _again,  # lost observation
     _argument,  # tool argument
     _never_put_right,
