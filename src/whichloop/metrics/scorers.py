@@ -61,10 +61,10 @@ def bfcl(checker: str = "official") -> Scorer:
 def _without_options(compare: Callable[[Any, Any], float]) -> Callable[[], Scorer]:
     """Return the factory of a scorer that compares (expected, answer), and takes no options."""
 
+    @functools.wraps(compare)
     def factory() -> Scorer:
         return answer_scorer(compare)
 
-    factory.__doc__ = compare.__doc__
     return factory
 
 
