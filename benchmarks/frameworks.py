@@ -26,12 +26,12 @@ from whichloop.experiments.compare.results import results
 from whichloop.experiments.compare.run import prepare, run
 from whichloop.frameworks.table import Framework
 from whichloop.metrics.comparison import ArmResult
-from whichloop.metrics.statistics import Interval
 from whichloop.protocol.names import parse_spec
 from whichloop.runs.built_in import builtin_names
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.registry import find, make_loop
+from whichloop.text.numbers import hundredths, interval_of
 
 PAGE = Path(__file__).parents[1] / "docs" / "frameworks.md"
 RUNS = Path("runs") / "frameworks"
@@ -89,15 +89,12 @@ def accuracies(share: float) -> Iterator[str]:
         by_loop.setdefault(arm.info.arm.rpartition("/")[0], {})[arm.info.profile] = arm
     rows: list[tuple[float, list[str]]] = []
     for loop, arms in by_loop.items():
-        tokens = arms[PROFILES[0]].summary.means.get("tokens")
+        tokens = arms[PROFILES[0]].summary.means["tokens"]
         faulty = [arm.summary.accuracy.value for name, arm in arms.items() if name != "clean" and arm.summary.accuracy]
-        cells = [*(short(arms[profile].summary.accuracy) for profile in PROFILES), f"{tokens.value:,.0f}" if tokens else "–", loop]
-        rows.append((-sum(faulty), cells))
+        means = [arms[profile].summary.accuracy for profile in PROFILES]
+        cells = [interval_of(mean, hundredths) if mean else "–" for mean in means]
+        rows.append((-sum(faulty), [*cells, f"{tokens.value:,.0f}" if tokens else "–", loop]))
     yield from columns([[*PROFILES, "tokens", "loop"], *(cells for _, cells in sorted(rows))])
-
-
-def short(value: Interval | None) -> str:
-    return "–" if value is None else f"{value.value:.2f} [{value.low:.2f}, {value.high:.2f}]".replace("0.", ".")
 
 
 # --- faults ---

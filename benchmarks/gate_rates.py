@@ -1,10 +1,9 @@
-"""How often the gate is wrong, and how often it finds what there is to find; Markdown to stdout.
+"""How often the gate is wrong; Markdown to stdout.
 
 python benchmarks/gate_rates.py [--share S] [--only NAME …] [--write]
 
 Runs are simulated trial by trial and judged by the gate's own code, with fresh draws on both sides: nothing changed (every
-regression is a false alarm), a change of exactly the margin (every pass is an error), and drops of a given size at the number of
-tasks that `whichloop.metrics.power` asks for.
+regression is a false alarm), and a change of exactly the margin (every pass is an error). What a size finds is in power_check.py.
 --write renews the tables in docs/gate-rates.md.
 """
 
@@ -20,7 +19,6 @@ from numpy.typing import NDArray
 
 from pages import head, make_tables, row
 from whichloop.metrics.gate import Held, decide, worst
-from whichloop.metrics.power import fewest_units, pass_power, regression_power
 from whichloop.metrics.statistics import wilson
 from whichloop.metrics.summary import PRIMARY, TaskValues
 
@@ -159,76 +157,22 @@ def hidden(runs: int, worlds: Sequence[World] = WORLDS) -> Iterator[str]:
     for size, held, change in HIDDEN:
         passes = []
         for world in worlds:
-            margins = {PRIMARY: -_truth(world, size.repeats, change.drop)[0], "steps": MORE}
+            margins = {PRIMARY: _mean_drop(world, size.repeats, change.drop), "steps": MORE}
             passes.append(outcomes(world, size, runs, metrics={name: margins[name] for name in held}, change=change)["pass"])
         yield row(size, ", ".join(held), *(share(count, runs) for count in passes))
 
 
-class Plan(NamedTuple):
-    """A size that was asked for, and what for."""
-
-    world: World
-    repeats: int
-    drop: float
-    """0: nothing changed, and it is to pass."""
-    margin: float
-    tasks: int
-    promised: float
-
-    def found(self, runs: int) -> float:
-        """Share of simulated runs that end as they should."""
-        metrics, change = {PRIMARY: self.margin}, Change(drop=self.drop)
-        counted = outcomes(self.world, Size(self.tasks, self.repeats, self.repeats), runs, metrics=metrics, change=change)
-        return counted["regression" if self.drop else "pass"] / runs
-
-
-CHANGES = ((0.05, MARGIN), (0.10, MARGIN), (0.20, MARGIN), (0.0, 0.05))
-"""Drops with their margins; no drop is to pass."""
-
-
-def plans(worlds: Sequence[World] = WORLDS) -> Iterator[list[Plan]]:
-    """For each number of repeats and each change the tasks that a power of 0.8 takes, world by world."""
-    for repeats in (1, 3):
-        for drop, margin in CHANGES:
-            yield [_plan(world, repeats, drop, margin) for world in worlds]
-
-
-def _plan(world: World, repeats: int, drop: float, margin: float) -> Plan:
-    mean, variance = _truth(world, repeats, drop)
-
-    def power(units: int) -> float:
-        if drop:
-            return regression_power(units, mean, variance, margin, step=1 / (repeats * world.template))
-        return pass_power(units, mean, variance, margin, ALPHA)
-
-    units = fewest_units(power)
-    assert units is not None
-    return Plan(world, repeats, drop, margin, units * world.template, power(units))
-
-
-def _truth(world: World, repeats: int, drop: float) -> tuple[float, float]:
-    """Mean and variance of one unit's difference, from very many tasks."""
+def _mean_drop(world: World, repeats: int, drop: float) -> float:
+    """Of very many tasks."""
     rng = np.random.default_rng(0)
     tasks = Tasks.drawn(world, 200_000, rng)
     old, new = (tasks.run(repeats, change, rng)[PRIMARY].mean(axis=1) for change in (NONE, Change(drop=drop)))
-    d = (new - old).reshape(-1, world.template).mean(axis=1)
-    return float(d.mean()), float(d.var())
-
-
-def power(runs: int, worlds: Sequence[World] = WORLDS) -> Iterator[str]:
-    """A change of a known size, at the number of tasks that was asked for."""
-    yield from head("repeats", "change, margin", "should be", *(world.name for world in worlds))
-    for found in plans(worlds):
-        first = found[0]
-        change, wanted = (f"-{first.drop:g}", "regression") if first.drop else ("none", "pass")
-        cells = (f"{plan.tasks}: {plan.found(runs):.2f}" for plan in found)
-        yield row(first.repeats, f"{change}, {first.margin:g}", wanted, *cells)
+    return -float((new - old).mean())
 
 
 TABLES: Mapping[str, Callable[[float], Iterator[str]]] = {
     "false alarms": lambda share: false_alarms(round(share * RUNS)),
     "hidden drops": lambda share: hidden(round(share * RUNS)),
-    "power": lambda share: power(round(share * RUNS)),
 }
 
 

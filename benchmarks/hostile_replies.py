@@ -75,7 +75,6 @@ class HostileModel(StreamsWhole):
     requests: int = 0
     replies: int = 0
     """Hostile ones only."""
-    chars: int = 0
     name: str = "hostile"
     capabilities: Capabilities = field(default=Capabilities())
 
@@ -87,7 +86,6 @@ class HostileModel(StreamsWhole):
             return sound
         reply = self._hostile(sound)
         self.replies += 1
-        self.chars += len(reply.text) + sum(len(call.arguments) for call in reply.calls)
         return reply
 
     def _hostile(self, sound: Reply) -> Reply:
@@ -133,7 +131,6 @@ class Run(NamedTuple):
 
     design: str
     replies: int
-    characters: int
     stop: str
     cpu_s: float
 
@@ -145,12 +142,11 @@ class Count:
     next_block: int = 0
     peak_mb: int = 0
     designs: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """By design the numbers of `replies`, `characters`, `runs`, by stop of `stops`, and the CPU time of the slowest run."""
+    """By design the numbers of `replies`, `runs`, by stop of `stops`, and the CPU time of the slowest run."""
 
     def add(self, run: Run) -> None:
-        its = self.designs.setdefault(run.design, {"replies": 0, "characters": 0, "runs": 0, "stops": {}, "slowest_s": 0.0})
+        its = self.designs.setdefault(run.design, {"replies": 0, "runs": 0, "stops": {}, "slowest_s": 0.0})
         its["replies"] += run.replies
-        its["characters"] += run.characters
         its["runs"] += 1
         its["stops"] = dict(sorted((its["stops"] | {run.stop: its["stops"].get(run.stop, 0) + 1}).items()))
         its["slowest_s"] = max(its["slowest_s"], run.cpu_s)
@@ -172,10 +168,10 @@ class Count:
 
     def table(self) -> Iterator[str]:
         """Yield the lines of the table in the docs."""
-        yield from head("design", "replies", "characters", "runs", "stops", "slowest run, s of CPU")
+        yield from head("design", "replies", "runs", "stops", "slowest run, s of CPU")
         for name, count in self.designs.items():
             stops = ", ".join(f"{stop} {times:,}" for stop, times in count["stops"].items())
-            counts = (f"{count[each]:,}" for each in ("replies", "characters", "runs"))
+            counts = (f"{count[each]:,}" for each in ("replies", "runs"))
             yield row(f"`{name}`", *counts, stops, f"{count['slowest_s']:.1f}")
         yield ""
         said = "hostile replies in all; no run without a declared stop. At most"
@@ -203,7 +199,7 @@ async def one_run(design: str, rng: random.Random) -> Run:
     left: Any = await loop.run(Query("What is 2 + 2?", schema=rng.choice(SCHEMAS)), toolbox(rng), model)
     if not isinstance(left, Outcome) or left.stop not in loop.stops:
         raise AssertionError(f"an outcome that the design does not declare: {left!r}")
-    return Run(design, model.replies, model.chars, str(left.stop), time.process_time() - began)
+    return Run(design, model.replies, str(left.stop), time.process_time() - began)
 
 
 def main() -> int:

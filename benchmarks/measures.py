@@ -13,7 +13,6 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from itertools import groupby, islice
 from pathlib import Path
@@ -134,10 +133,8 @@ def injection(found: Results) -> Iterator[Table]:
     against = {}
     for pair in found.comparison.pairs:
         if pair.metric == "injection_executed" and "bare/injected" in (pair.a, pair.b):
-            change, other = pair.difference, pair.b
-            if other == "bare/injected":  # the more accurate arm comes first
-                change, other = replace(change, value=-change.value, low=-change.high, high=-change.low), pair.a
-            against[other] = (interval(change, 3), p_value(pair.p_holm))
+            bare = pair.turned if pair.b == "bare/injected" else pair  # the more accurate arm comes first
+            against[bare.b] = (interval(bare.difference, 3), p_value(pair.p_holm))
     shown = ("arm", "injection attempted", "injection executed", "utility kept")
     shares = only(measures_table("", found.comparison.arms, "injection"), *shown)
     rows = tuple((*cells, *against.get(str(cells[0]), ("–", "–"))) for cells in shares.rows)

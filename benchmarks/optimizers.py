@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from comparing import DESIGNS, folder_of_run
-from pages import block, head, make_tables, row
+from pages import head, make_tables, row
 from whichloop.experiments.optimize.candidates import PROGRAM
 from whichloop.experiments.optimize.config import load_optimize_config
 from whichloop.experiments.optimize.prepare import prepare
@@ -33,7 +33,6 @@ from whichloop.runs.registry import make_suite
 from whichloop.runs.store.trials import read_records
 
 PAGE = Path(__file__).parents[1] / "docs" / "optimize.md"
-LOOPS = DESIGNS
 SUITE = "arithmetic(size=100)"
 ALPHA = 0.05
 
@@ -217,11 +216,6 @@ def null(folder: Path) -> Iterator[str]:
     yield from head("weakness", "true gain", "margin", "any design called better or worse", "any design called equivalent")
     for situation in SITUATIONS:
         yield from map(counted_row, simulated(situation, folder))
-
-
-def shown(name: str) -> list[str]:
-    """The lines of a table on the page, without its head. Raises ValueError where there is no such block."""
-    return [line for line in block(PAGE, name).splitlines() if line.startswith("| ")][1:]
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import difflib
 import json
 import random
 import re
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,13 +20,11 @@ from unittest.mock import patch
 
 from whichloop.models.receipts import call_digest
 from whichloop.models.scripted import Script
-from whichloop.models.scripted_calls import pieces
 from whichloop.models.tunnel import Tunnel
 from whichloop.protocol import (
     Act,
     Answer,
     Capabilities,
-    Chunk,
     Completion,
     Inexpressible,
     Move,
@@ -44,7 +42,7 @@ from whichloop.protocol import (
     render_value,
     resolve,
 )
-from whichloop.protocol.model import estimate_input, estimate_usage
+from whichloop.protocol.model import StreamsWhole, estimate_input, estimate_usage
 
 _LONG = 60_000
 """Characters of a prompt at which drift is full."""
@@ -70,7 +68,7 @@ TEMPERS = (
 )
 
 
-class OtherModel:
+class OtherModel(StreamsWhole):
     """Answers a trial's requests; it remembers what it called, as a conversation would."""
 
     name = "scripted"  # the run takes it for its own: that is how it gets a plan
@@ -93,11 +91,6 @@ class OtherModel:
             reply = _cut(reply, chance)
         return replace(reply, usage=estimate_usage(estimate_input(request), reply))
 
-    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
-        """Yield the same reply in pieces."""
-        for chunk in pieces(await self.complete(request)):
-            yield chunk
-
     # --- what it knows ---
 
     def _known(self, text: str) -> dict[str, Any]:
@@ -113,11 +106,8 @@ class OtherModel:
 
     def _is_of(self, planned: PlannedCall, digest: str) -> bool:
         truth = self.script.oracle.get(planned.id)
-        return (truth is not None and truth.call == digest) or self._digest_made(planned.id) == digest
-
-    def _digest_made(self, planned: str) -> str | None:
-        made = self.called.get(planned)
-        return None if made is None else call_digest(*made)
+        made = self.called.get(planned.id)
+        return (truth is not None and truth.call == digest) or (made is not None and call_digest(*made) == digest)
 
     # --- what it says ---
 

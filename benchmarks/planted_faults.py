@@ -68,12 +68,11 @@ def exit_code(fault: PlantedFault) -> int:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", metavar="TEXT", help="only faults in whose module's path this stands")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count(), metavar="N", help="faults at a time")
     given = parser.parse_args()
     faults = [fault for fault in planted_faults() if given.only in fault.file]
     sound = {fault.tests: replace(fault, becomes=fault.line) for fault in faults}
     noticed, cases = 0, [*sound.values(), *faults]
-    with ThreadPoolExecutor(given.jobs) as pool:
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
         for fault, code in zip(cases, pool.map(exit_code, cases), strict=True):
             wanted = int(fault.becomes != fault.line)  # pytest's, if some tests failed; with others than 0 and 1 they did not run
             noticed += code == wanted == 1

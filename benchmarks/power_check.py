@@ -164,7 +164,7 @@ def decided(case: Case, rng: np.random.Generator, tasks: int) -> bool:
         (line,) = gate.judge_lines([gate.Held("arm", metric, a, b, case.margin)], ALPHA)
         return line.result == case.decision
     test = paired_test("accuracy", a, b, case.margin)
-    (pair,) = pairs_of_family("accuracy", {("a", "b"): test}, ALPHA)
+    (pair,) = pairs_of_family("accuracy", [(("a", "b"), test)], ALPHA)
     return pair.verdict.word == ("better" if case.decision == "difference" else "equivalent")
 
 

@@ -143,13 +143,9 @@ def conditions(rounds: int, found: dict[str, str]) -> str:
     info = Path("/proc/cpuinfo")
     processor = re.search(r"^model name\s*: (.*)$", info.read_text(), re.MULTILINE) if info.exists() else None
     name = processor[1] if processor else platform.machine()
-    return "\n".join(
-        [
-            f"- {os.cpu_count()} processors, {name}; {platform.system()}, Python {platform.python_version()}",
-            f"- {', '.join(f'{name} {version}' for name, version in sorted(found.items()))}",
-            f"- medians of {rounds} interleaved rounds",
-        ]
-    )
+    machine = f"- {os.cpu_count()} processors, {name}; {platform.system()}, Python {platform.python_version()}"
+    packages = f"- {', '.join(f'{name} {version}' for name, version in sorted(found.items()))}"
+    return f"{machine}\n{packages}\n- medians of {rounds} interleaved rounds"
 
 
 def main() -> None:

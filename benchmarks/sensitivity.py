@@ -71,12 +71,8 @@ def _changed(data: Mapping[str, Any], number: str, factor: float) -> dict[str, A
     return {**data, "clears": made}
 
 
-Words = Mapping[tuple[str, str], str]
-"""Pair of designs → verdict."""
-
-
-def result(profile: Profile, tasks: int) -> tuple[list[float], Words]:
-    """Compare the five designs under a profile; return their accuracies, in order, and the verdicts."""
+def result(profile: Profile, tasks: int) -> tuple[list[float], Mapping[tuple[str, str], str]]:
+    """Compare the five designs under a profile; return their accuracies, in order, and pair of designs → verdict."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "varied.toml"
         file.write_text(profile.model_copy(update={"name": f"{profile.name}-varied"}).to_toml(), encoding="utf-8")

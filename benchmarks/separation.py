@@ -1,9 +1,8 @@
 """Which suite tells which designs apart: every built-in suite, the five designs, several fault profiles; Markdown to stdout.
 
-python benchmarks/separation.py [--tasks N] [--suite NAME …] [--write]
+python benchmarks/separation.py [--suite NAME …] [--write]
 
---write renews the rows of these suites, by default of all, in the table of docs/suites.md; it takes all tasks of each, a
-minute or two a suite.
+--write renews the rows of these suites, by default of all, in the table of docs/suites.md: a minute or two a suite.
 """
 
 from __future__ import annotations
@@ -19,20 +18,19 @@ from whichloop.runs.registry import generated_suites
 
 PROFILES = ("clean", "flaky-format", "flaky-tools", "forgetful", "stubborn")
 PAGE = Path(__file__).parents[1] / "docs" / "suites.md"
-BETTER = ("better", "worse")
 
 
-def suite_row(suite: str, tasks: int | None = None, profiles: Sequence[str] = PROFILES) -> str:
+def suite_row(suite: str) -> str:
     """Per profile, the range of the designs' accuracies and the pairs told apart; Holm over all pairs of the suite."""
     with tempfile.TemporaryDirectory() as folder:
-        found = compared(DESIGNS, suite, profiles, folder, tasks=tasks).comparison
-    return row(f"`{suite}`", *(_cell(found, profile) for profile in profiles))
+        found = compared(DESIGNS, suite, PROFILES, folder).comparison
+    return row(f"`{suite}`", *(_cell(found, profile) for profile in PROFILES))
 
 
 def _cell(found: Comparison, profile: str) -> str:
     arms = [arm for arm in found.arms if arm.info.profile == profile]
     names, values = {arm.info.arm for arm in arms}, [arm.summary.accuracy.value for arm in arms if arm.summary.accuracy is not None]
-    apart = [pair for pair in found.pairs if pair.family == "primary" and pair.a in names and pair.verdict.word in BETTER]
+    apart = [pair for pair in found.pairs_on("accuracy") if pair.a in names and pair.verdict.word in ("better", "worse")]
     return f"{min(values):.2f} – {max(values):.2f} ({len(apart)})"
 
 
@@ -45,15 +43,12 @@ def with_rows(table: str, rows: Sequence[str]) -> str:
 
 def main() -> None:
     parser = arguments_of(__doc__)
-    parser.add_argument("--tasks", type=int)
     parser.add_argument("--suite", action="append")
     given = parser.parse_args()
-    if given.write and given.tasks is not None:
-        parser.error("--write takes all tasks of a suite: leave --tasks out")
     print(*head("suite", *PROFILES), sep="\n")
     rows = []
     for suite in given.suite or sorted(generated_suites()):
-        rows.append(suite_row(suite, given.tasks))
+        rows.append(suite_row(suite))
         print(rows[-1], flush=True)
     if given.write:
         write_block(PAGE, "separation", with_rows(block(PAGE, "separation"), rows))

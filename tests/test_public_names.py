@@ -10,9 +10,7 @@ from pathlib import Path
 
 import pytest
 
-PACKAGES = [
-    f"whichloop{name}" for name in ("", ".checks.suite", ".experiments.import_runs", ".loops", ".protocol", ".reports.html")
-]
+PACKAGES = [f"whichloop{name}" for name in ("", ".checks.suite", ".experiments.import_runs", ".loops", ".protocol")]
 
 
 @pytest.mark.parametrize("package", PACKAGES)

@@ -25,7 +25,7 @@ from tests.prepared import start_command
 from whichloop.cli import main as command
 from whichloop.cli.main import main
 from whichloop.protocol import modules
-from whichloop.reports import html
+from whichloop.reports.html import page as html
 from whichloop.runs.store.trials import count_rows
 
 MADE, READ = functools.cache(get_command), functools.cache(version)

@@ -11,7 +11,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 from whichloop.cli.main import main
-from whichloop.reports import html
+from whichloop.reports.html import page as html
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

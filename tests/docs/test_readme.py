@@ -24,7 +24,7 @@ from whichloop.experiments.optimize.result import OptimizationResult, optimizati
 from whichloop.experiments.optimize.run import run as search_and_test
 from whichloop.metrics.comparison import Comparison
 from whichloop.reports.html.charts import accuracy
-from whichloop.reports.html.svg import standalone
+from whichloop.reports.html.page import TEMPLATES
 from whichloop.text.doc import Doc, Table, markdown_cell, to_markdown, to_terminal
 
 ROOT = Path(__file__).parents[2]
@@ -79,7 +79,8 @@ def verdict(found: Results) -> str:
 
 def picture(found: Comparison) -> str:
     """README's picture: every arm's accuracy with its interval."""
-    return standalone(accuracy(found.arms)) + "\n"
+    drawn = str(accuracy(found.arms)).replace(' width="100%"', ' width="720"', 1)
+    return drawn.replace("<title>", f"<style>{TEMPLATES.joinpath('chart.css').read_text('utf-8')}</style><title>", 1) + "\n"
 
 
 def optimized(runs: Path, loops: Sequence[str] = LOOPS) -> OptimizationResult:

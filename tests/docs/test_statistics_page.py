@@ -27,11 +27,7 @@ def is_kept(promise: tuple[float, float], share: float, runs: int) -> bool:
 def test_the_numbers_on_the_page_keep_their_promises() -> None:
     """The worst of all scenes, where a table shows it."""
     for name, section in SECTIONS.items():
-        head, *rows = cells(COVERAGE.PAGE, name)
-        if section.worst is None:
-            assert head == [section.head, *(row.name for row in section.rows)]
-            assert [row[0] for row in rows] == [scene.name for scene in COVERAGE.SCENES]
-            continue
+        _, *rows = cells(COVERAGE.PAGE, name)
         assert [row[0] for row in rows] == [row.name for row in section.rows]
         for row, shown in zip(section.rows, rows, strict=True):
             assert is_kept(row.promise, float(shown[1]), row.runs), f"{row.name}: {shown}"

@@ -215,7 +215,7 @@ LOST = {
     "an answer of another type": lost(
         begun().answer().ends(None, "parse_failed") | {"details": {"error": "answer: 14 is not of type 'string'", "answer": 14}},
         "answer refused",
-        "answer refused: not a string; reply 2 stated '14'",
+        "answer refused: answer: 14 is not of type 'string'; reply 2 stated '14'",
     ),
     "a lie": lost(
         Talk().call("mul", **MUL).ran("13", fault="tool.lies").call("add", a=13, b=2).ran("15").answer(15).ends(15),

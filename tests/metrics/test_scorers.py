@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tests.cases import cases
 from whichloop.datasets.task import Task
 from whichloop.metrics.answers import Judgement
-from whichloop.metrics.scorers import SCORERS, is_abstention, reads_state, scorer_named, scorer_names, scores_of
+from whichloop.metrics.scorers import SCORERS, is_abstention, reads_state, scorer_named, scores_of
 from whichloop.protocol import Query, StopReason
 
 JSON = st.recursive(
@@ -26,7 +26,7 @@ JSON = st.recursive(
     max_leaves=12,
 )
 FINITE = st.floats(allow_nan=False, allow_infinity=False, min_value=-1e15, max_value=1e15)
-EVERY = pytest.mark.parametrize("name", scorer_names())
+EVERY = pytest.mark.parametrize("name", SCORERS)
 FEWER = settings(max_examples=cases(6))  # of each scorer
 
 ABSTENTIONS = [
@@ -294,7 +294,7 @@ def test_schema_fetches_no_reference(tmp_path):
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("numerik", rf"unknown scorer 'numerik'; did you mean 'numeric'\? known: {', '.join(scorer_names()[:4])}, "),
+        ("numerik", rf"unknown scorer 'numerik'; did you mean 'numeric'\? known: {', '.join([*SCORERS][:4])}, "),
         ("exact(tolerance=1)", "scorer 'exact': .*unexpected keyword argument 'tolerance'"),
         ("numeric(tolerance=nan)", "finite number"),
         ("schema(tolerance='1')", "finite number"),
@@ -313,7 +313,7 @@ def test_a_wrong_spec_says_what_is_known(spec, message):
 
 def test_a_scorer_says_that_it_reads_the_end_state() -> None:
     assert reads_state("package.module:of_ones_own")
-    assert {name for name in scorer_names() if reads_state(name)} == {"bfcl"}
+    assert {name for name in SCORERS if reads_state(name)} == {"bfcl"}
 
 
 @pytest.mark.parametrize("stop", [*StopReason])

@@ -17,7 +17,7 @@ from whichloop.metrics.arm_info import ArmInfo
 from whichloop.metrics.record import FaultRecord, Record
 from whichloop.metrics.scorers import false_success
 from whichloop.metrics.statistics import clopper_pearson
-from whichloop.metrics.summary import METRICS, NO_FAULT, lost_to, summarize
+from whichloop.metrics.summary import METRICS, summarize
 from whichloop.metrics.tasks import GroupFindings, task_findings
 from whichloop.protocol import StopReason
 
@@ -164,30 +164,6 @@ def test_implicit_failures_are_counted_with_those_believed_and_those_that_ended_
     assert summarize([record(scores={"accuracy": 0.0}, faults=(explicit,))]).implicit_wrong is None
 
 
-@given(st.lists(st.tuples(st.floats(0, 1), FAULTS), min_size=1, max_size=8))
-def test_the_kinds_together_make_what_was_lost(trials):
-    records = [record(task=f"t{n}", scores={"accuracy": right}, faults=faults) for n, (right, faults) in enumerate(trials)]
-    made = lost_to(records)
-    assert math.fsum(made.values()) == pytest.approx(1 - math.fsum(right for right, _ in trials) / len(trials))
-    landed = {fault.kind for _, faults in trials for fault in faults if fault.landed and not fault.absorbed}
-    assert {*made} <= landed | {NO_FAULT}
-
-
-def test_a_fault_that_the_loop_got_past_is_to_blame_only_where_no_other_is():
-    past = FaultRecord("wire.fenced", "decide:c1", landed=True, recovered=True)
-    lasting = FaultRecord("wire.malformed", "decide:c2", landed=True)
-    absorbed = FaultRecord("wire.duplicated", "decide:c3", landed=True, absorbed=True)
-    wrong = {"accuracy": 0.0}
-    assert lost_to([record(scores=wrong, faults=(past, lasting, absorbed))]) == {"wire.malformed": 1.0}
-    assert lost_to([record(scores=wrong, faults=(past, absorbed))]) == {"wire.fenced": 1.0}
-    assert lost_to([record(scores=wrong, faults=(lasting, FaultRecord("wire.fenced", "x", landed=True)))]) == {
-        "wire.fenced": 0.5,
-        "wire.malformed": 0.5,
-    }
-    assert lost_to([record(scores=wrong, faults=(absorbed,))]) == {NO_FAULT: 1.0}
-    assert lost_to([record(scores={"accuracy": 1.0}, faults=(lasting,))]) == {}
-
-
 ARMS = [ArmInfo(name, name, {}, "scripted", "clean", "s") for name in "abc"]
 
 
@@ -231,8 +207,11 @@ def test_any_records_in_any_order_have_findings_that_are_what_their_names_say(re
         assert ("flaky" in task.kinds) == any(0 < many < of for many, of in task.solved.values())
         assert ("false success" in task.kinds) == ((task.false_success or 0) > 0)
         assert (task.cheapest is None) <= (task.wasted_steps is None)
-    assert sorted(task for arm in found.arms for task in arm.alone) == sorted(found.of_kind("solved by one arm"))
-    assert {task for arm in found.arms for task in arm.flaky} == set(found.of_kind("flaky"))
+    kinds = {task.task: task.kinds for task in found.notable}
+    assert sorted(task for arm in found.arms for task in arm.alone) == [
+        task for task in kinds if "solved by one arm" in kinds[task]
+    ]
+    assert {task for arm in found.arms for task in arm.flaky} == {task for task in kinds if "flaky" in kinds[task]}
     scored = [one for one in records if one.status == "scored"]
     for arm in found.arms:
         known = {one.task for one in scored if one.arm == arm.arm and "repeated_calls" not in one.unknown}

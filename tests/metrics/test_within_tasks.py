@@ -131,9 +131,9 @@ def test_the_table_of_tasks_adds_up_to_what_the_arms_solved(record, tasks, repea
     scores = {loop: [random.random() < 0.5 for _ in range(tasks * repeats)] for loop in "abc"}
     on_tasks = compared(record, scores, tasks=tasks).on_tasks
     for loop, own in scores.items():
-        each = [one for one in on_tasks if one.arm == f"{loop}/rough"]
-        assert sum(one.solved for one in each) == sum(own)
-        assert [one.trials for one in each] == [repeats] * tasks
+        each = [*on_tasks[f"{loop}/rough"].values()]
+        assert sum(solved for solved, _ in each) == sum(own)
+        assert [trials for _, trials in each] == [repeats] * tasks
 
 
 SEVERAL = st.fixed_dictionaries({loop: st.lists(st.booleans(), min_size=24, max_size=24) for loop in "abcd"})

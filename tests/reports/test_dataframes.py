@@ -32,8 +32,7 @@ from whichloop.metrics.statistics import Interval
 from whichloop.metrics.summary import METRICS, count_faults
 from whichloop.protocol import StopReason, render_value
 from whichloop.reports.dataframes import ARMS, EFFECTS, PAIRS, TASKS, TRIALS
-from whichloop.reports.html import doc_html
-from whichloop.reports.html.page import report_html
+from whichloop.reports.html.page import doc_html, report_html
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.store.files import RunError

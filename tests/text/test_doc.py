@@ -15,7 +15,7 @@ from markdown_it import MarkdownIt
 from rich.console import Console
 
 from whichloop.metrics.statistics import Interval
-from whichloop.reports.html import doc_html
+from whichloop.reports.html.page import doc_html
 from whichloop.text.doc import UNFOLDED, Block, Cell, Doc, Lines, Table, TraceLines, to_csv, to_markdown, to_terminal
 from whichloop.text.numbers import difference_text, interval
 from whichloop.text.output import plain_line, terminal_safe
@@ -186,4 +186,3 @@ def test_an_end_at_0_is_written_as_beyond_it():
     assert difference_text(Interval(0.092, 0.0, 0.177, 120), 3) == "0.092 [≤0, 0.177]"
     assert difference_text(Interval(-0.092, -0.177, 0.0, 120), 3) == "-0.092 [-0.177, ≥0]"
     assert difference_text(Interval(0.0, -0.05, 0.05, 120), 3) == "0.000 [-0.050, 0.050]"
-    assert difference_text(None, 3) == "–"

@@ -10,7 +10,7 @@ from whichloop.experiments.gate import GateResult
 from whichloop.experiments.optimize.result import OptimizationResult
 from whichloop.experiments.size.sizes import Sizing
 from whichloop.reports.frames import to_frame
-from whichloop.reports.html import doc_html
+from whichloop.reports.html.page import doc_html
 from whichloop.text.doc import Doc
 
 if TYPE_CHECKING:

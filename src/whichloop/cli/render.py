@@ -6,7 +6,6 @@ from pathlib import Path
 
 from whichloop.experiments.compare.results import Results
 from whichloop.experiments.optimize.result import OptimizationResult
-from whichloop.reports import html as pages
 from whichloop.runs.store.files import PAGE, write_whole
 
 from .console import say
@@ -30,6 +29,8 @@ def code_of_search(result: OptimizationResult) -> int:
 
 def write_report(run: Results, *, announce: bool = True) -> str:
     """Write a run's page into its directory, and return its text. `announce`: say where it is."""
+    from whichloop.reports.html import page as pages
+
     page = pages.report_html(run)
     write(page, None, run.folder / PAGE, announce=announce)
     return page

@@ -99,7 +99,7 @@ def _results(folders: Sequence[Path]) -> tuple[Doc, int, Forms]:
     from whichloop.experiments.compare.results import results
     from whichloop.experiments.compare.several_runs import collect, several_doc
     from whichloop.experiments.compare.tables import arms_csv
-    from whichloop.reports import html as pages
+    from whichloop.reports.html import page as pages
     from whichloop.runs.folders import TEST, is_optimization
 
     from .render import code_of_run, code_of_search

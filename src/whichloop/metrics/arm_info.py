@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,12 +42,6 @@ class ArmInfo:
     def without_profile(self) -> str:
         """The arm's name without its profile, the same under each."""
         return self.arm.removesuffix(f"/{self.profile}") or self.arm
-
-
-def are_imported(infos: Iterable[ArmInfo]) -> bool:
-    """Whether there are arms, and other tools gave the results of each of them."""
-    profiles = {info.profile for info in infos}
-    return profiles == {IMPORTED}
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,22 +23,7 @@ BINS = 10
 DRAWS = 999
 MIN = 10
 """Units with a right trial, and with a wrong one, that a ranking by confidence is judged by."""
-MAX_POINTS = 50
-"""Points of a risk-coverage curve."""
 _DIGITS = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Bin(Plain):
-    """Trials of about the same confidence."""
-
-    low: float
-    high: float
-    trials: int
-    confidence: float
-    """Mean."""
-    accuracy: float
-    """Share that was right."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +44,6 @@ class Calibration(Plain):
     hold a right trial, or a wrong one: nothing holds of so few."""
     aurc: float
     """Area under the risk-coverage curve: 0 is best, the share of wrong trials where confidence says nothing."""
-    bins: tuple[Bin, ...]
-    """Those that hold a trial."""
-    risk_coverage: tuple[tuple[float, float], ...]
-    """(coverage, risk): the share of trials that is kept, the most confident first, and how many of these are wrong."""
 
 
 def calibration(arm: str, records: Sequence[Record], alpha: float = ALPHA) -> Calibration | None:
@@ -89,17 +70,14 @@ def calibration(arm: str, records: Sequence[Record], alpha: float = ALPHA) -> Ca
         low, high = bca(partial(of_sums, measure), parts, expanded(alpha, len(parts)), draws=DRAWS)
         return Interval(value, min(low, value), max(high, value), len(tasks))
 
-    found = bins(whole)
     return Calibration(
         arm=arm,
         scored=len(scored),
         reported=len(with_confidence),
         brier=interval(brier),
-        ece=calibration_error(found),
+        ece=calibration_error(whole),
         auroc=interval(auroc) if min(bars.right.any(-1).sum(), bars.wrong.any(-1).sum()) >= MIN else None,
         aurc=aurc(whole),
-        bins=tuple(found),
-        risk_coverage=tuple(risk_coverage(whole)),
     )
 
 
@@ -157,28 +135,14 @@ def aurc(histogram: Histogram) -> float:
     return float((wrong + (wrong_before - (ends - trials) * share) * sums).sum() / ends[-1])
 
 
-def bins(histogram: Histogram) -> list[Bin]:
-    """Return what a reliability diagram shows of the first row: [0, 0.1), …, [0.9, 1]."""
+def calibration_error(histogram: Histogram) -> float:
+    """Return Σ over bins of equal width of their share of trials x |accuracy - mean confidence| (Naeini 2015, Guo 2017).
+
+    Of the first row; the bins are [0, 0.1), …, [0.9, 1].
+    """
     right, total = histogram.right[0], histogram.right[0] + histogram.wrong[0]
     # tenths are exact here, since levels have three digits
     places = np.minimum(np.round(histogram.levels * 10**_DIGITS).astype(np.int64) // (10**_DIGITS // BINS), BINS - 1)
-    trials, told, solved = (np.bincount(places, each, BINS) for each in (total, total * histogram.levels, right))
-    return [
-        Bin(place / BINS, (place + 1) / BINS, round(n), confidence / n, correct / n)
-        for place, (n, confidence, correct) in enumerate(zip(trials.tolist(), told.tolist(), solved.tolist(), strict=True))
-        if n
-    ]
-
-
-def calibration_error(found: Sequence[Bin]) -> float:
-    """Return Σ over bins of equal width of their share of trials x |accuracy - mean confidence| (Naeini 2015, Guo 2017)."""
-    return sum(bin_.trials * abs(bin_.accuracy - bin_.confidence) for bin_ in found) / sum(bin_.trials for bin_ in found)
-
-
-def risk_coverage(histogram: Histogram) -> list[tuple[float, float]]:
-    """Return (coverage, risk) of the first row at each level of confidence from the highest down, at most `MAX_POINTS` of them."""
-    wrong = histogram.wrong[0, ::-1]
-    trials, errors = np.cumsum(wrong + histogram.right[0, ::-1]), np.cumsum(wrong)
-    points = [(float(n / trials[-1]), float(e / n)) for n, e in zip(trials, errors, strict=True) if n]
-    chosen = np.unique(np.linspace(0, len(points) - 1, min(len(points), MAX_POINTS)).round().astype(int))
-    return [points[place] for place in chosen]
+    sums = (np.bincount(places, each, BINS).tolist() for each in (total, total * histogram.levels, right))
+    gaps = [(n, abs(correct / n - confidence / n)) for n, confidence, correct in zip(*sums, strict=True) if n]
+    return float(sum(n * gap for n, gap in gaps) / sum(n for n, _ in gaps))

@@ -7,8 +7,8 @@ is decided is in `pairs`.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from itertools import combinations
 from operator import attrgetter
 from typing import Any
@@ -29,7 +29,7 @@ from .caveats import (
     unknown_costs,
     unsound_arms,
 )
-from .pairs import MARGIN, OnTask, Pair, on_few_tasks, paired_test, pairs_of_family, with_outlook, with_repeats
+from .pairs import MARGIN, OnTasks, Pair, on_few_tasks, paired_test, pairs_of_family, with_outlook, with_repeats
 from .record import Record, records_by_arm
 from .statistics import ALPHA, interval_json, plain
 from .summary import FAULT_COUNTS, METRICS, PRIMARY, ArmSummary, DeathCause, TaskValues, all_values, summarize
@@ -53,16 +53,9 @@ def did_the_same(a: Sequence[Record], b: Sequence[Record]) -> bool:
     )
 
 
-def same_pairs(
-    matched: Sequence[tuple[str, str]], summaries: Mapping[str, ArmSummary], by_arm: Mapping[str, Sequence[Record]]
-) -> tuple[tuple[str, str], ...]:
-    """Return those of the matched arms that did the same in every trial; where means differ no trial is looked at."""
-
-    def means(arm: str) -> list[object]:
-        found = (summaries[arm].means[metric] for metric in (PRIMARY, "tokens"))
-        return [summaries[arm].stops, *(None if mean is None else mean.value for mean in found)]
-
-    return tuple((a, b) for a, b in matched if means(a) == means(b) and did_the_same(by_arm[a], by_arm[b]))
+def same_pairs(matched: Iterable[tuple[str, str]], by_arm: Mapping[str, Sequence[Record]]) -> tuple[tuple[str, str], ...]:
+    """Return those of the matched arms that did the same in every trial."""
+    return tuple((a, b) for a, b in matched if did_the_same(by_arm[a], by_arm[b]))
 
 
 _Names = tuple[str, str]
@@ -157,7 +150,7 @@ class Comparison:
     """What else a reader has to know."""
     limits: TrialLimits = NO_LIMITS
     """What each trial might spend at most, where the run itself set such limits."""
-    on_tasks: tuple[OnTask, ...] = ()
+    on_tasks: OnTasks = field(default_factory=dict)
     """What each arm did on each task, where some pair's repeats were tested `within` them; else empty."""
     same: tuple[tuple[str, str], ...] = ()
     """Pairs of arms that did the same in every trial."""
@@ -221,7 +214,7 @@ def compare(
 
     def decided(metric: str, both: Mapping[_Names, tuple[TaskValues, TaskValues]]) -> list[Pair]:
         tests = {names: paired_test(metric, a, b, margin) for names, (a, b) in both.items()}
-        return pairs_of_family(metric, tests, alpha)
+        return pairs_of_family(metric, tests.items(), alpha)
 
     values = {arm: all_values(own) for arm, own in by_arm.items()}
     scores = {arm: own[PRIMARY] for arm, own in values.items()}
@@ -253,8 +246,8 @@ def compare(
         alpha=alpha,
         margin=margin,
         pooled=tuple(decided(PRIMARY, pooled_values(scores, agents))) if paired else (),
-        on_tasks=on_few_tasks(by_arm) if any(pair.within is not None for pair in pairs) else (),
-        same=same_pairs(matched, summaries, by_arm),
+        on_tasks=on_few_tasks(by_arm) if any(pair.within is not None for pair in pairs) else {},
+        same=same_pairs(matched, by_arm),
     )
 
 

@@ -42,7 +42,7 @@ def _planned_pairs(
     """
     values = {arm: _scores(by_arm[arm]) for pair in arms for arm in pair}
     tests = {(after, before): paired_test(PRIMARY, values[after], values[before], margin) for before, after in arms}
-    return with_outlook(pairs_of_family(PRIMARY, tests, alpha), values, by_arm, alpha)
+    return with_outlook(pairs_of_family(PRIMARY, tests.items(), alpha), values, by_arm, alpha)
 
 
 def _scores(records: Sequence[Record]) -> TaskValues:
@@ -101,8 +101,6 @@ class Ranked(Plain):
     place: int
     """1 is the highest; equal means share a place."""
     accuracy: Interval
-    not_told_apart: tuple[str, ...]
-    """The designs that it is not told apart from beyond chance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +211,7 @@ def gains(comparison: Comparison, records: Sequence[Record], designs: Sequence[A
         _ranking({name: (accuracy[arm], values[arm]) for name, arm in side.items()}, alpha, margin)
         for side in ({d.design: d.before for d in designs}, {d.design: d.after for d in designs})
     )
-    return Gains(tuple(map(gain, designs)), before, after, tuple(pairs_of_family(PRIMARY, tests, alpha)), alpha)
+    return Gains(tuple(map(gain, designs)), before, after, tuple(pairs_of_family(PRIMARY, tests.items(), alpha)), alpha)
 
 
 def difference(records: Sequence[Record], earlier: Sequence[Record], arm: str, alpha: float) -> Interval | None:
@@ -247,17 +245,12 @@ def _ranking(arms: Mapping[str, tuple[Interval | None, TaskValues]], alpha: floa
     """Rank designs. `arms`: design → accuracy and scores."""
     accuracies = {name: interval for name, (interval, _) in arms.items() if interval is not None}
     tests = {(a, b): paired_test(PRIMARY, arms[a][1], arms[b][1], margin) for a, b in combinations(accuracies, 2)}
-    pairs = tuple(pairs_of_family(PRIMARY, tests, alpha))
-    apart = {frozenset((pair.a, pair.b)) for pair in pairs if pair.verdict.word in ("better", "worse")}
+    pairs = tuple(pairs_of_family(PRIMARY, tests.items(), alpha))
     # Sums of equal scores differ with their order.
     means = {name: round(interval.value, 9) for name, interval in accuracies.items()}
-    ordered = sorted(accuracies, key=lambda name: -means[name])
-    ranked = []
-    for name in ordered:
-        place = 1 + sum(other > means[name] for other in means.values())
-        others = tuple(other for other in ordered if other != name and frozenset((name, other)) not in apart)
-        ranked.append(Ranked(name, place, accuracies[name], others))
-    return Ranking(tuple(ranked), pairs)
+    places = {name: 1 + sum(other > mean for other in means.values()) for name, mean in means.items()}
+    ordered = sorted(accuracies, key=lambda name: places[name])
+    return Ranking(tuple(Ranked(name, places[name], accuracies[name]) for name in ordered), pairs)
 
 
 # --- the gain that the optimizer saw ---

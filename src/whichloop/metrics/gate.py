@@ -25,7 +25,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
@@ -155,21 +155,21 @@ def decide(held: Sequence[Held], alpha: float = ALPHA) -> tuple[GateLine, ...]:
         raise ValueError(f"alpha: a level above 0 and below 0.5 is needed, got {alpha!r}")
     changes = [_change(item) for item in held]
     lines = []
-    for item, change, step in zip(held, changes, holm_steps([change.p_worse for change in changes], alpha), strict=True):
-        pair = change.effect
+    steps = holm_steps([p_worse for _, _, p_worse, _ in changes], alpha)
+    for item, (means, pair, p_worse, p_beyond), step in zip(held, changes, steps, strict=True):
         (low, high), (other_low, other_high) = pair.bounds(alpha), pair.bounds(step.level)
         line = GateLine(
             arm=item.arm,
             metric=item.metric,
-            baseline=change.baseline,
-            run=change.run,
+            baseline=means[0],
+            run=means[1],
             effect=Bounds(pair.value, low, other_high) if item.metric in GAINS else Bounds(pair.value, other_low, high),
             margin=item.margin,
             tasks=pair.tasks,
             units=pair.units,
-            p_worse=change.p_worse,
+            p_worse=p_worse,
             p_holm=step.p_holm,
-            p_beyond=change.p_beyond,
+            p_beyond=p_beyond,
         )
         result, reason = _decided(item, line, alpha)
         lines.append(replace(line, result=result, reason=reason))
@@ -208,18 +208,11 @@ def check_margin(metric: str, margin: float) -> None:
         raise ValueError(f"metric {metric}: a margin is a share, such as 0.1 for 10 %; {grown}")
 
 
-class _Change(NamedTuple):
-    """The run against the baseline, before the other lines are known."""
+def _change(held: Held) -> tuple[tuple[float, float], PairedFlip | PairedSums, float, float]:
+    """Pair the run with the baseline, task by task: the means, the effect, and its p of the nulls: not worse, beyond the margin.
 
-    baseline: float
-    run: float
-    effect: PairedFlip | PairedSums
-    p_worse: float
-    p_beyond: float
-
-
-def _change(held: Held) -> _Change:
-    """Pair the run with the baseline, task by task. Raises ValueError for a bad margin, or no task in common."""
+    Raises ValueError for a bad margin, or no task in common.
+    """
     check_margin(held.metric, held.margin)
     tasks = _tasks(held)
     before, after = (np.array([side.means[task] for task in tasks]) for side in (held.baseline, held.run))
@@ -227,10 +220,10 @@ def _change(held: Held) -> _Change:
     if held.metric in SHARES:
         pair = PairedFlip(after - before, clusters)
         if held.metric in GAINS:
-            return _Change(*means, pair, pair.p(0.0, "less"), pair.p(-held.margin, "greater"))
-        return _Change(*means, pair, pair.p(0.0, "greater"), pair.p(held.margin, "less"))
+            return means, pair, pair.p(0.0, "less"), pair.p(-held.margin, "greater")
+        return means, pair, pair.p(0.0, "greater"), pair.p(held.margin, "less")
     sums = PairedSums(after, before, clusters)
-    return _Change(*means, sums, sums.p(1.0, "greater"), sums.p(1 + held.margin, "less"))
+    return means, sums, sums.p(1.0, "greater"), sums.p(1 + held.margin, "less")
 
 
 def _tasks(held: Held) -> list[str]:

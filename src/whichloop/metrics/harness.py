@@ -113,7 +113,10 @@ def _of_suite(arms: Sequence[ArmInfo], by_arm: Mapping[str, Sequence[Record]], a
     if len(tasks) < MIN_TASKS:
         return None
     means = np.array([[[cell.means[task] for task in tasks] for cell in row] for row in values])
-    chance = _chance([[cell.values[task] for cell in flat] for task in tasks])
+    repeats = [[cell.values[task] for cell in flat] for task in tasks]
+    chance: Floats | None = None  # the variance that it gives a task mean, over cells; not known where a cell ran once
+    if all(len(trials) > 1 for of_task in repeats for trials in of_task):
+        chance = np.array([np.mean([np.var(trials, ddof=1) / len(trials) for trials in of_task]) for of_task in repeats])
     clusters = [flat[0].clusters[task] for task in tasks]
     found = Crossed(means, chance, clusters)
     return Harness(
@@ -145,16 +148,6 @@ def _crossed(arms: Sequence[ArmInfo]) -> tuple[Kind, dict[str, dict[str, str]]]:
             loop = info.arm.removesuffix(f"/{condition}")
         cells.setdefault(loop, {})[condition] = info.arm
     return kind, cells
-
-
-def _chance(values: Sequence[Sequence[Sequence[float]]]) -> Floats | None:
-    """Return for each task the variance that chance gives a task mean, a mean over cells; None where a cell has one repeat only.
-
-    `values[task][cell]`: the scores of the repeats.
-    """
-    if any(len(repeats) < 2 for task in values for repeats in task):
-        return None
-    return np.array([np.mean([np.var(repeats, ddof=1) / len(repeats) for repeats in task]) for task in values])
 
 
 def reversals(cells: Floats) -> float:

@@ -60,13 +60,10 @@ class Outlook:
     """The larger one: likely, or where no size that is told is, the largest."""
     equivalent: float | None = None
     """Of two arms, the chance that the larger one shows them to be equivalent; the rest of its chance is that of a difference."""
-    is_median: bool = False
-    """Whether tasks had unequal numbers of repeats, whose median is `repeats`."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON; `equivalent` stands there of two arms alone, and `is_median` where it holds."""
-        plain = {name: value for name, value in asdict(self).items() if name != "equivalent" or value is not None}
-        return plain if self.is_median else {name: value for name, value in plain.items() if name != "is_median"}
+        """Return plain JSON; `equivalent` stands there of two arms alone."""
+        return {name: value for name, value in asdict(self).items() if name != "equivalent" or value is not None}
 
 
 @lru_cache(maxsize=1024)  # of a family's pairs many have differed alike, and a run's results are read more than once
@@ -141,7 +138,7 @@ def _outlook(spread: Spread, decides: Decides, *, arms: int, cost_usd: float | N
         trials = arms * tasks * spread.repeats
         chances += [Chance(tasks, trials, None if cost_usd is None else cost_usd * trials, chance)] * len(reached)
         units = max(units + 1, _rounded_up(GROWTH * units))
-    return Outlook(spread.repeats, chances[0], chances[-1], is_median=spread.is_median) if chances else None
+    return Outlook(spread.repeats, chances[0], chances[-1]) if chances else None
 
 
 def _rounded_up(number: float) -> int:

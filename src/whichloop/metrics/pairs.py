@@ -7,59 +7,32 @@ it, and so never contradicts the verdict.
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
-from operator import attrgetter
 from statistics import fmean
 from typing import Any, Literal
 
-from .arm_info import ArmInfo, are_imported
+from .arm_info import IMPORTED, ArmInfo
 from .outlook import Outlook, pair_outlook
 from .paired import SCORES, PairedFlip, judge_family
 from .power import spread
 from .record import Record
 from .statistics import Interval, PairVerdict, VerdictWord, are_too_few_to_plan, interval_json, plain, verdict
-from .summary import GAINS, METRICS, PRIMARY, SHARES, TaskValues, dollars_of_trial
+from .summary import GAINS, METRICS, PRIMARY, SHARES, TaskValues, dollars_of_trial, task_values
 from .within_tasks import WithinTasks, paired_within_tasks, unpaired_within_tasks
 
 MAX_FEW_TASKS = 8
 """Tasks up to which each is told by itself, and repeats are tested for what they show of these tasks alone."""
 
 
-@dataclass(frozen=True, slots=True)
-class OnTask:
-    """The scored trials of one arm on one task."""
-
-    arm: str
-    task: str
-    trials: int
-    solved: float
-    """Their scores together: of scores 0 and 1 the number of trials that were solved."""
-    stops: Mapping[str, int]
-    """Stop reason → trials."""
-    cost_usd: float | None
-    """Mean dollars of a trial, without luck with a cache; None where they are not known of each."""
-    tokens: float | None
-    """Mean tokens of a trial; None likewise."""
+OnTasks = Mapping[str, Mapping[str, tuple[float, int]]]
+"""Arm → task → the scores of its scored trials together (of scores 0 and 1 how many were solved), and how many trials."""
 
 
-def on_few_tasks(by_arm: Mapping[str, Sequence[Record]]) -> tuple[OnTask, ...]:
-    """Return what each arm did on each task, in the order of arms and tasks."""
-    found = []
-    for arm, records in by_arm.items():
-        scored = sorted((record for record in records if record.status == "scored"), key=attrgetter("task"))
-        for task, own in ((task, [*trials]) for task, trials in groupby(scored, attrgetter("task"))):
-            stops = Counter(record.stop for record in own if record.stop is not None)
-            costs = (_mean([measure(record) for record in own]) for measure in (dollars_of_trial, METRICS["tokens"]))
-            found.append(OnTask(arm, task, len(own), math.fsum(record.accuracy for record in own), stops, *costs))
-    return tuple(found)
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return fmean(known) if known and len(known) == len(values) else None
+def on_few_tasks(by_arm: Mapping[str, Sequence[Record]]) -> OnTasks:
+    """Return what each arm did on each task, in the order of tasks."""
+    values = {arm: task_values(records, METRICS[PRIMARY]).values for arm, records in by_arm.items()}
+    return {arm: {task: (math.fsum(scores), len(scores)) for task, scores in own.items()} for arm, own in values.items() if own}
 
 
 MARGIN = 0.02
@@ -152,16 +125,15 @@ def paired_test(metric: str, a: TaskValues, b: TaskValues, margin: float, *, rea
     return PairTest(PairedFlip(d, clusters, reach=None), margin * mean)
 
 
-def pairs_of_family(metric: str, tests: Mapping[tuple[str, str], PairTest | None], alpha: float) -> list[Pair]:
-    """Return the pairs of one metric, decided together as one family; a pair that could not be tested is left out."""
-    return judged(metric, [(names, test) for names, test in tests.items() if test is not None], alpha)
+def pairs_of_family(metric: str, tests: Iterable[tuple[tuple[str, str], PairTest | None]], alpha: float) -> list[Pair]:
+    """Return the pairs of one metric, decided together as one family, in which two arms may meet more than once.
 
-
-def judged(metric: str, tests: Sequence[tuple[tuple[str, str], PairTest]], alpha: float) -> list[Pair]:
-    """Return the pairs of one metric, decided together as one family, in which two arms may meet more than once."""
-    decisions = judge_family([(test.flip, test.margin) for _, test in tests], alpha)
+    A pair that could not be tested is left out.
+    """
+    known = [(names, test) for names, test in tests if test is not None]
+    decisions = judge_family([(test.flip, test.margin) for _, test in known], alpha)
     pairs = []
-    for ((a, b), test), decided in zip(tests, decisions, strict=True):
+    for ((a, b), test), decided in zip(known, decisions, strict=True):
         difference, over = decided.difference, test.over_templates
         advantage = difference.value if metric in _MORE_IS_BETTER else -difference.value
         word = verdict(advantage, decided.p_holm, decided.p_equivalence_holm, alpha)
@@ -178,13 +150,17 @@ def with_outlook(
 
     A pair with too few units to plan with stays without: nothing that is known of it tells a size.
     """
-    prices = {arm: _mean_dollars(records) for arm, records in by_arm.items()}
+    prices: dict[str, float] = {}  # of one trial, over the scored ones whose price is known
+    for arm, records in by_arm.items():
+        known = [cost for record in records if record.status == "scored" and (cost := dollars_of_trial(record)) is not None]
+        if known:
+            prices[arm] = math.fsum(known) / len(known)
     completed = []
     for pair in pairs:
         is_few = are_too_few_to_plan(pair.units, alpha, is_clustered=pair.units < pair.difference.n)
         varies = spread(scores[pair.a], scores[pair.b]) if pair.verdict.word == "undecided" and not is_few else None
         if varies is not None:
-            price = _mean([prices[pair.a], prices[pair.b]])
+            price = fmean((prices[pair.a], prices[pair.b])) if prices.keys() >= {pair.a, pair.b} else None
             pair = replace(pair, outlook=pair_outlook(varies, margin=pair.margin, alpha=alpha, cost_usd=price))
         completed.append(pair)
     return completed
@@ -197,7 +173,7 @@ def with_repeats(pairs: Sequence[Pair], by_arm: Mapping[str, Sequence[Record]], 
     that the third one of one arm shares anything with the third one of another.
     """
     tested = sum(pair.difference.n <= MAX_FEW_TASKS for pair in pairs)
-    imported = {info.arm for info in arms if are_imported([info])}
+    imported = {info.arm for info in arms if info.profile == IMPORTED}
     completed = []
     for pair in pairs:
         test = unpaired_within_tasks if pair.a in imported else paired_within_tasks
@@ -206,9 +182,3 @@ def with_repeats(pairs: Sequence[Pair], by_arm: Mapping[str, Sequence[Record]], 
             pair = replace(pair, within=within._replace(p=min(1.0, within.p * tested)))
         completed.append(pair)
     return completed
-
-
-def _mean_dollars(records: Sequence[Record]) -> float | None:
-    """Return the mean dollars of one trial, over the scored ones whose price is known."""
-    dollars = [cost for record in records if record.status == "scored" and (cost := dollars_of_trial(record)) is not None]
-    return math.fsum(dollars) / len(dollars) if dollars else None

@@ -54,7 +54,7 @@ class Spread:
     tasks: int
     units: int
     repeats: int
-    """Most trials of one task in one arm."""
+    """Trials of one task in one arm, a median where tasks have unequal numbers."""
     difference: float
     """Mean over tasks, a minus b."""
     between: float
@@ -73,12 +73,8 @@ class Spread:
     """Correlation of differences within a cluster; 0 where tasks share none."""
     df: float = math.inf
     """Degrees of freedom of the variance: how sure it is; infinite where it is known."""
-    usual: float = 0.0
-    """Median difference of a task."""
     unusual: int = 0
-    """Units with a task of another difference."""
-    is_median: bool = False
-    """Whether tasks have unequal numbers of repeats, whose median is `repeats`."""
+    """Units with a task whose difference is another than the median."""
 
     @property
     def is_clustered(self) -> bool:
@@ -215,8 +211,8 @@ def spread(a: TaskValues, b: TaskValues, *, scores: bool = True) -> Spread | Non
     if units < 2:
         return None
     d = np.array([means_a[task] - means_b[task] for task in tasks])
-    n, error, usual = len(d), standard_error(d, clusters), float(np.median(d))
-    groups, apart = unit_groups(clusters, n), np.abs(d - usual) > NO_SPREAD
+    n, error = len(d), standard_error(d, clusters)
+    groups, apart = unit_groups(clusters, n), np.abs(d - float(np.median(d))) > NO_SPREAD
     unusual = int(apart.sum() if groups is None else np.unique(groups[apart]).size)
     arms = [[arm.values[task] for task in tasks] for arm in (a, b)]
     within = [_within(values) for values in arms]
@@ -230,12 +226,10 @@ def spread(a: TaskValues, b: TaskValues, *, scores: bool = True) -> Spread | Non
     # How much larger the clustered error is than the independent one.
     alone = float(np.var(d)) / n
     icc = 0.0 if units == n or alone == 0 else (error**2 * (units - 1) / units / alone - 1) / (n / units - 1)
-    repeats = [len(values) for arm in arms for values in arm]
     return Spread(
         tasks=n,
         units=units,
-        repeats=usual_repeats(repeats),
-        is_median=len({*repeats}) > 1,
+        repeats=usual_repeats([len(values) for arm in arms for values in arm]),
         difference=math.fsum(d) / n,
         between=max(units * error**2 - chance, 0.0),
         within_a=within_a,
@@ -245,7 +239,6 @@ def spread(a: TaskValues, b: TaskValues, *, scores: bool = True) -> Spread | Non
         scores=scores,
         icc=icc,
         df=_degrees(unit_values(d, clusters)),
-        usual=usual,
         unusual=unusual,
     )
 
@@ -349,14 +342,12 @@ def _passing(units: int, half: float, margin: float, alpha: float, scores: bool)
     `paired`."""
     if not scores or margin >= 1:
         return half - margin
-    return max(half - margin, _least_mean(units, margin, alpha) * units / (units + PSEUDO_UNITS))
-
-
-def _least_mean(units: int, margin: float, alpha: float) -> float:
-    """Return the mean difference from which on so few units are lost that a loss of the margin is refuted."""
+    # From this mean on so few units are lost that a loss of the margin is refuted.
     if (1 - margin) ** units >= alpha:
-        return 1 - margin - float(alpha ** (1 / units))
-    return -float(scipy.special.bdtrik(alpha, units, margin)) / units
+        least = 1 - margin - float(alpha ** (1 / units))
+    else:
+        least = -float(scipy.special.bdtrik(alpha, units, margin)) / units
+    return max(half - margin, least * units / (units + PSEUDO_UNITS))
 
 
 def _below(limit: float, center: float, deviation: float) -> float:

@@ -37,7 +37,7 @@ from .answers import (
 )
 from .record import FaultRecord
 
-__all__ = ["SCORERS", "is_abstention", "reads_state", "scorer_named", "scorer_names", "scores_of"]
+__all__ = ["SCORERS", "is_abstention", "reads_state", "scorer_named", "scores_of"]
 
 
 def bfcl(checker: str = "official") -> Scorer:
@@ -58,55 +58,52 @@ def bfcl(checker: str = "official") -> Scorer:
     return score
 
 
-def contains() -> Scorer:
+def _without_options(compare: Callable[[Any, Any], float]) -> Callable[[], Scorer]:
+    """Return the factory of a scorer that compares (expected, answer), and takes no options."""
+
+    @functools.wraps(compare)
+    def factory() -> Scorer:
+        return answer_scorer(compare)
+
+    return factory
+
+
+@_without_options
+def contains(expected: Any, answer: Any) -> float:
     """1 iff each of the expected texts stands in the answer, whatever the case; commas do not count. None expected: any answer."""
-
-    def loose(value: Any) -> str:
-        return render_value(value).replace(",", "").casefold()
-
-    def compare(expected: Any, answer: Any) -> float:
-        text = loose(answer)
-        wanted = expected if isinstance(expected, list | tuple) else [expected]
-        return float(bool(text.strip()) and all(loose(item) in text for item in wanted))
-
-    return answer_scorer(compare)
+    text, *wanted = (
+        render_value(value).replace(",", "").casefold()
+        for value in (answer, *(expected if isinstance(expected, list | tuple) else [expected]))
+    )
+    return float(bool(text.strip()) and all(item in text for item in wanted))
 
 
-def exact() -> Scorer:
+@_without_options
+def exact(expected: Any, answer: Any) -> float:
     """1 iff equal as JSON values, white space around text aside; text beside a value of another type is read as JSON."""
-
-    def compare(expected: Any, answer: Any) -> float:
-        if isinstance(expected, str):
-            return float(expected.strip() == render_value(answer).strip())
-        return float(equal(expected, from_json(answer) if isinstance(answer, str) else answer))
-
-    return answer_scorer(compare)
+    if isinstance(expected, str):
+        return float(expected.strip() == render_value(answer).strip())
+    return float(equal(expected, from_json(answer) if isinstance(answer, str) else answer))
 
 
-def f1() -> Scorer:
+@_without_options
+def f1(expected: Any, answer: Any) -> float:
     """Token F1 of SQuAD (Rajpurkar et al. 2016, arXiv:1606.05250; its `evaluate-v2.0.py`), in [0, 1]."""
-
-    def compare(expected: Any, answer: Any) -> float:
-        expected_words = Counter(squad_form(render_value(expected), MARK).split())
-        answer_words = Counter(squad_form(render_value(answer), MARK).split())
-        if not expected_words or not answer_words:
-            return float(expected_words == answer_words)
-        return 2 * (expected_words & answer_words).total() / (expected_words.total() + answer_words.total())
-
-    return answer_scorer(compare)
+    expected_words = Counter(squad_form(render_value(expected), MARK).split())
+    answer_words = Counter(squad_form(render_value(answer), MARK).split())
+    if not expected_words or not answer_words:
+        return float(expected_words == answer_words)
+    return 2 * (expected_words & answer_words).total() / (expected_words.total() + answer_words.total())
 
 
-def normalized() -> Scorer:
+@_without_options
+def normalized(expected: Any, answer: Any) -> float:
     """1 iff equal as text without case, punctuation, articles and white space; a number keeps its sign and its decimal point."""
-
-    def compare(expected: Any, answer: Any) -> float:
-        left, right = render_value(expected), render_value(answer)
-        plain_left, plain_right = squad_form(left, MARK_OUTSIDE_NUMBERS), squad_form(right, MARK_OUTSIDE_NUMBERS)
-        if not plain_left or not plain_right:  # nothing but punctuation or articles: it is what was meant
-            return float(left.strip().casefold() == right.strip().casefold())
-        return float(plain_left == plain_right)
-
-    return answer_scorer(compare)
+    left, right = render_value(expected), render_value(answer)
+    plain_left, plain_right = squad_form(left, MARK_OUTSIDE_NUMBERS), squad_form(right, MARK_OUTSIDE_NUMBERS)
+    if not plain_left or not plain_right:  # nothing but punctuation or articles: it is what was meant
+        return float(left.strip().casefold() == right.strip().casefold())
+    return float(plain_left == plain_right)
 
 
 def numeric(tolerance: float = DEFAULT_TOLERANCE) -> Scorer:
@@ -160,16 +157,13 @@ def _is_valid(value: Any, rules: Mapping[str, Any] | None) -> bool:
         return False
 
 
-def same_items() -> Scorer:
+@_without_options
+def same_items(expected: Any, answer: Any) -> float:
     """1 iff the same items in any order, each as often: lists, or text separated by commas or lines. Named "set"."""
-
-    def compare(expected: Any, answer: Any) -> float:
-        expected_items, answer_items = items_in(expected), items_in(answer)
-        if expected_items is None or answer_items is None:
-            return 0.0
-        return float(Counter(map(item_key, expected_items)) == Counter(map(item_key, answer_items)))
-
-    return answer_scorer(compare)
+    expected_items, answer_items = items_in(expected), items_in(answer)
+    if expected_items is None or answer_items is None:
+        return 0.0
+    return float(Counter(map(item_key, expected_items)) == Counter(map(item_key, answer_items)))
 
 
 SCORERS: Final[Mapping[str, Callable[..., Scorer]]] = {
@@ -182,14 +176,6 @@ SCORERS: Final[Mapping[str, Callable[..., Scorer]]] = {
     "schema": schema,
     "set": same_items,
 }
-READING_STATE: Final = frozenset({"bfcl"})
-"""Those that look at the end state."""
-
-
-def scorer_names() -> tuple[str, ...]:
-    """Return the names of the built-in scorers, sorted."""
-    return tuple(sorted(SCORERS))
-
 
 _parsed = functools.lru_cache(maxsize=256)(parse_spec)  # a run scores thousands of trials with a handful of specs
 
@@ -206,7 +192,7 @@ def scorer_named(spec: str) -> Scorer:
     except ValueError as error:
         raise ValueError(f"scorer {error}") from None
     if ":" not in name and name not in SCORERS:
-        raise ValueError(f"unknown scorer {name!r}; {nearest(name, scorer_names())}, or package.module:name")
+        raise ValueError(f"unknown scorer {name!r}; {nearest(name, SCORERS)}, or package.module:name")
     found: Any = own_object("scorer", name) if ":" in name else SCORERS[name]
     if not callable(found):
         raise ValueError(f"scorer {name!r} is a {type(found).__name__}, not a function of a Judgement")
@@ -241,7 +227,7 @@ def _of_one_argument(name: str, scorer: Callable[..., Any]) -> Scorer:
 def reads_state(spec: str) -> bool:
     """Return whether a scorer may look at the end state: a built-in one says so, and one of the user's own may."""
     name = spec.partition("(")[0].strip()
-    return name not in SCORERS or name in READING_STATE
+    return name not in SCORERS or name == "bfcl"
 
 
 def scores_of(judgement: Judgement) -> dict[str, float]:

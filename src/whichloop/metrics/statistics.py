@@ -245,7 +245,10 @@ def unit_groups(clusters: Clusters, n: int) -> NDArray[np.int64] | None:
     """
     if clusters is None or (len(clusters) == n and not any(clusters)):
         return None
-    groups = _groups(clusters, n)
+    if len(clusters) != n:
+        raise ValueError(f"{len(clusters)} clusters for {n} tasks")
+    numbers: dict[str | int, int] = {}
+    groups = np.array([numbers.setdefault(name or place, len(numbers)) for place, name in enumerate(clusters)])
     return None if int(groups.max()) + 1 in (1, n) else groups
 
 
@@ -267,14 +270,6 @@ def as_array(values: ArrayLike) -> Floats:
     if array.ndim != 1 or not len(array):
         raise ValueError("at least one task is needed")
     return array
-
-
-def _groups(clusters: Sequence[str], n: int) -> NDArray[np.int64]:
-    """Return the number of each task's cluster, from 0."""
-    if len(clusters) != n:
-        raise ValueError(f"{len(clusters)} clusters for {n} tasks")
-    numbers: dict[str | int, int] = {}
-    return np.array([numbers.setdefault(name or place, len(numbers)) for place, name in enumerate(clusters)])
 
 
 def unit_values(values: Floats, clusters: Clusters) -> Floats:

@@ -13,7 +13,7 @@ from typing import Literal
 
 from whichloop.protocol import StopReason
 
-from .measures import DISTANCES, MEASURES, Measure, TableName, retention_at, served_by_cache
+from .measures import DISTANCES, MEASURES, Measure, TableName, retention_at
 from .paired import mean_interval
 from .record import Record
 from .statistics import ALPHA, Interval, accuracy_interval, event_rate, same_units, unit_count
@@ -47,8 +47,9 @@ def labels(measures: Collection[str]) -> dict[str, str]:
 
 
 def measures_of(table: TableName) -> dict[str, Measure]:
-    """Return the measures whose means one table shows."""
-    return {name: measure for name, measure in METRICS.items() if measure.table == table}
+    """Return the measures whose means one table shows, in the order of its columns: money last."""
+    own = [(name, measure) for name, measure in METRICS.items() if measure.table == table]
+    return dict(sorted(own, key=lambda item: item[1].in_dollars))
 
 
 COSTS = ("tokens", "cost_usd", "seconds")
@@ -129,12 +130,8 @@ class ArmSummary:
     """Range of distances → share of the results that prompts still show, a mean over the tasks that needed one."""
     tells_faults: bool = True
     """Whether any source tells which faults struck; no other tool's does, and `faults` is then empty."""
-    lost_to: Mapping[str, float] = field(default_factory=dict)
-    """Kind of fault → accuracy lost to it, as a mean over scored trials: see `lost_to`."""
     over_templates: Interval | None = None
     """Accuracy with the templates as units, `n` of them; None where they are the units anyway, or none are shared."""
-    served_by_cache: Mapping[str, float] = field(default_factory=dict)
-    """Measure of a cost with a prompt cache → the share of the input tokens that it takes from there: see `served_by_cache`."""
     late: Mapping[str, int] = field(default_factory=dict)
     """What is told of trials that ran out of time → trials; what differs in its seconds alone is one, as of the first trial."""
 
@@ -220,7 +217,11 @@ def summarize(records: Sequence[Record], alpha: float = ALPHA, values: Mapping[s
     values = all_values(records) if values is None else values
     scored = [record for record in records if record.status == "scored"]
     statuses, faults = Counter(record.status for record in records), count_faults(scored)
-    templates = values[PRIMARY].shared_templates(values[PRIMARY].values)
+    scores = values[PRIMARY].values
+    templates = values[PRIMARY].shared_templates(scores)
+    over = None
+    if templates is not None:
+        over = replace(accuracy_interval([*scores.values()], templates, alpha), n=unit_count(templates), units=None)
     shown = {name: task_values(scored, partial(retention_at, distance=name)) for name in DISTANCES}
     not_asked_for = sum(record.call_counts.get("not_asked_for", 0) for record in scored)
     return ArmSummary(
@@ -246,32 +247,9 @@ def summarize(records: Sequence[Record], alpha: float = ALPHA, values: Mapping[s
         dead=death_cause(scored),
         retention_at={name: share for name, of in shown.items() if (share := _mean(of, alpha, is_share=True)) is not None},
         tells_faults=not records or any(record.tells_faults for record in records),
-        lost_to=lost_to(scored),
-        over_templates=None if templates is None else _over_units(values[PRIMARY], templates, alpha),
-        served_by_cache=served_by_cache(scored),
+        over_templates=over,
         late=_late(scored),
     )
-
-
-NO_FAULT = ""
-"""Stands for what was lost in trials without any fault that the loop noticed."""
-
-
-def lost_to(scored: Sequence[Record]) -> Mapping[str, float]:
-    """Return kind of fault → accuracy lost to it, as a mean over scored trials; all kinds together make 1 minus the mean accuracy.
-
-    What a trial lost is put down to its faults that landed, that the codec did not absorb and that the loop never got past; where
-    it got past all of them, to all that landed. Of several each has an equal part.
-    """
-    losses: dict[str, float] = {}
-    for record in scored:
-        if not record.is_solved:
-            felt = [fault for fault in record.faults if fault.landed and not fault.absorbed]
-            lasting = [fault for fault in felt if not fault.recovered]
-            kinds = [fault.kind for fault in lasting or felt] or [NO_FAULT]
-            for kind in kinds:
-                losses[kind] = losses.get(kind, 0.0) + (1 - record.accuracy) / len(kinds)
-    return {kind: total / len(scored) for kind, total in sorted(losses.items())}
 
 
 def death_cause(scored: Sequence[Record]) -> DeathCause:
@@ -321,10 +299,6 @@ def _mean(of: TaskValues, alpha: float, *, is_share: bool) -> Interval | None:
     if is_share:
         return accuracy_interval(list(of.values.values()), clusters, alpha)
     return mean_interval(list(of.means.values()), clusters, alpha)
-
-
-def _over_units(of: TaskValues, units: Sequence[str], alpha: float) -> Interval:
-    return replace(accuracy_interval(list(of.values.values()), units, alpha), n=unit_count(units), units=None)
 
 
 def _summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:

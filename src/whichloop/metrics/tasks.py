@@ -64,10 +64,6 @@ class GroupFindings(Plain):
     notable: tuple[TaskFinding, ...]
     """Tasks of any kind, in order of their ids."""
 
-    def of_kind(self, kind: Kind) -> tuple[str, ...]:
-        """Return ids of the tasks of a kind."""
-        return tuple(task.task for task in self.notable if kind in task.kinds)
-
 
 _Cells = Mapping[str, Mapping[str, Sequence[Record]]]
 """Task → arm → its trials."""

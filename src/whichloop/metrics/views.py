@@ -22,7 +22,7 @@ from .bootstrap import bca_ratio, draw_sums, unit_sums
 from .calibration import Calibration, calibration
 from .measures import is_priced_by_cache
 from .paired import are_too_few, mean_interval, no_interval
-from .pairs import AT_BUDGET, MARGIN, Pair, judged, paired_test
+from .pairs import AT_BUDGET, MARGIN, Pair, paired_test, pairs_of_family
 from .record import Record, records_by_arm
 from .reliability import Reliability, reliability
 from .statistics import ALPHA, Floats, Interval, Plain, accuracy_interval, as_array, unit_values
@@ -263,7 +263,7 @@ def _budgets(group: _Group, trials: Sequence[Record], unit: Unit, alpha: float, 
         for a, b in matched
         if (test := paired_test(AT_BUDGET, values[a], values[b], margin)) is not None
     ]
-    decided = judged(AT_BUDGET, [test for _, test in tests], alpha)
+    decided = pairs_of_family(AT_BUDGET, [test for _, test in tests], alpha)
     for quartile, budget in budgets.items():
         arms = {
             arm: accuracy_interval([*values.values.values()], [*values.clusters.values()], alpha)

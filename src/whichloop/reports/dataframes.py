@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from whichloop.experiments.ablate.ablation import ablation_result
 from whichloop.experiments.ablate.doc import run_doc
@@ -25,7 +25,7 @@ from whichloop.metrics.record import Record
 from whichloop.metrics.summary import METRICS, PRIMARY, count_faults, measured_value, task_values
 from whichloop.protocol import Loop, render_value
 from whichloop.protocol.values import shown_short
-from whichloop.reports.html import doc_html
+from whichloop.reports.html.page import doc_html
 from whichloop.runs.folders import run_folder, trials_folder
 from whichloop.runs.store.files import RunError
 from whichloop.runs.store.trials import read_trace
@@ -39,14 +39,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-class Optimized(Protocol):
-    """What `whichloop.optimize` returns, as far as loading its test takes."""
-
-    @property
-    def finding(self) -> OptimizationResult: ...
-
-
-def load(run: str | Path | Optimized, runs: str | Path | None = None) -> Loaded:
+def load(run: object, runs: str | Path | None = None) -> Loaded:
     """Load a comparison, an ablation, an imported run, or the test of an optimization as pandas DataFrames.
 
     `run`: its directory, its name under `runs` (default: the folder `runs`), `latest`, or what `optimize` returned. No model, loop

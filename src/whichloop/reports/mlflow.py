@@ -8,7 +8,6 @@ store and run: MLflow's global address and active run are the user's. The one mo
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import math
 import os
@@ -79,7 +78,7 @@ def log(found: Results | OptimizationResult, uri: str, experiment: str, page: st
         whole = replace(entries[0], files={**entries[0].files, **common})
         began = min((record.started_at for record in records), default=0) or time.time()
         ended = max((record.started_at + record.wall_s for record in records), default=0) or time.time()
-        store.put(run_name(found.folder), (whole, *entries[1:]), Period(began, ended, found.is_complete))
+        store.put(run_name(found.folder), (whole, *entries[1:]), began, ended, is_complete=found.is_complete)
 
 
 def page_of(uri: str) -> str:
@@ -230,15 +229,6 @@ class RunEntry:
     """Name of an artifact → its text, or the file itself."""
 
 
-@dataclass(frozen=True, slots=True)
-class Period:
-    """When a run began and ended, in Unix seconds, and whether it is complete."""
-
-    began: float
-    ended: float
-    complete: bool
-
-
 class Store:
     """One experiment of one MLflow store."""
 
@@ -254,34 +244,36 @@ class Store:
             raise ValueError(f"tracking address {public_address(uri)!r}: it must begin with one of {schemes}")
         if scheme in SERVERS:
             _knock(uri)
-        with _alone(uri):
-            self.client = MlflowClient(tracking_uri=uri, registry_uri=uri)
-            known = self.client.get_experiment_by_name(experiment)
-            place = None if scheme in SERVERS else (runs / "mlartifacts").as_uri()
-            self.experiment_id = self.client.create_experiment(experiment, place) if known is None else known.experiment_id
+        self.client = MlflowClient(tracking_uri=uri, registry_uri=uri)
+        known = self.client.get_experiment_by_name(experiment)
+        place = None if scheme in SERVERS else (runs / "mlartifacts").as_uri()
+        self.experiment_id = self.client.create_experiment(experiment, place) if known is None else known.experiment_id
         view = json.dumps({"selectedColumns": [f"metrics.`{name}`" for name in COLUMNS]})
         self.client.set_experiment_tag(self.experiment_id, f"mlflow.sharedViewState.{VIEW}", view)
 
-    def put(self, name: str, entries: tuple[RunEntry, ...], period: Period) -> None:
-        """Make the runs of a run directory, the first above the others, or bring them up to date. `name`: the directory's."""
+    def put(self, name: str, entries: tuple[RunEntry, ...], began: float, ended: float, *, is_complete: bool) -> None:
+        """Make the runs of a run directory, the first above the others, or bring them up to date.
+
+        `name`: the directory's. `began`, `ended`: Unix seconds.
+        """
         quote = '"' if "'" in name else "'"
         found = self.client.search_runs([self.experiment_id], f"tags.`{RUN}` = {quote}{name}{quote}")
         known = {run.data.tags.get(ARM, ""): run for run in found}
         ids: list[str] = []
         for entry in entries:
             above = {"mlflow.parentRunId": ids[0]} if ids else {}
-            ids.append(self._put(known.get(clean(entry.arm, MAX_TAG)), entry, {RUN: name, **above, **_SOURCE}, period))
+            ids.append(self._put(known.get(clean(entry.arm, MAX_TAG)), entry, {RUN: name, **above, **_SOURCE}, began))
         for run_id in ids:
-            self.client.set_terminated(run_id, "FINISHED" if period.complete else "KILLED", int(period.ended * 1000))
+            self.client.set_terminated(run_id, "FINISHED" if is_complete else "KILLED", int(ended * 1000))
 
-    def _put(self, run: Run | None, entry: RunEntry, tags: Mapping[str, str], period: Period) -> str:
+    def _put(self, run: Run | None, entry: RunEntry, tags: Mapping[str, str], began: float) -> str:
         """Write what is new of a run, and return its id. A run of an arm is made anew where a parameter is another."""
         params = {metric_key(redact(key)): clean(value, MAX_PARAM) or '""' for key, value in entry.params.items()}
         if run is not None and entry.arm and any(run.data.params.get(key, value) != value for key, value in params.items()):
             self.client.delete_run(run.info.run_id)
             run = None
         if run is None:
-            run = self.client.create_run(self.experiment_id, int(period.began * 1000), dict(tags))
+            run = self.client.create_run(self.experiment_id, int(began * 1000), dict(tags))
         run_id = str(run.info.run_id)
         self.client.update_run(run_id, status="RUNNING", name=clean(entry.name, MAX_NAME))
         texts = {**tags, **entry.tags, **({ARM: entry.arm} if entry.arm else {})}
@@ -311,18 +303,6 @@ def _knock(uri: str) -> None:
         http_request(get_default_host_creds(uri), "/health", "GET", timeout=KNOCK_S, max_retries=0, raise_on_status=False)
     except MlflowException as error:
         raise ConnectionError(f"no server answers at {public_address(uri)}") from error
-
-
-@contextlib.contextmanager
-def _alone(uri: str) -> Iterator[None]:
-    """Keep other processes out while MLflow makes the tables of a new SQLite file: of two that make them at once one fails."""
-    path = uri.partition(":///")[2].partition("?")[0]
-    if scheme_of(uri) != "sqlite" or not path or path == ":memory:":
-        yield
-        return
-    with Path(f"{path}.lock").open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def metric_key(text: str) -> str:

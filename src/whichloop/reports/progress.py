@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 BARS_EVERY_S, CELL_EVERY_S, LINE_EVERY_S = 0.125, 0.5, 60.0
 MAX_ARMS = 8
 """Of more arms only the first ones with errored trials have a row."""
-MAX_KINDS, MAX_KIND_CHARS = 20, 60
 
 
 class BoardRow(NamedTuple):
@@ -104,8 +103,7 @@ class ArmTally:
         elif record.status == "excluded":
             self.others["excluded"] += 1
         else:
-            kind = re.split(r"[:(]", record.reason, maxsplit=1)[0].strip()[:MAX_KIND_CHARS] or "unknown"
-            self.errored[kind if len(self.errored) < MAX_KINDS or kind in self.errored else "other"] += 1
+            self.errored[re.split(r"[:(]", record.reason, maxsplit=1)[0].strip() or "unknown"] += 1
 
     @property
     def text(self) -> str:

@@ -53,9 +53,9 @@ class ShownViews:
     @cached_property
     def confidence(self) -> pd.DataFrame:
         """A row per arm that reports its confidence: Brier score, calibration error, how well it ranks right and wrong trials."""
-        views = (view.to_json() for view in self.of.confidence)
-        rows = ({name: part for name, part in one.items() if name not in ("bins", "risk_coverage")} for one in views)
-        return to_frame(rows, ("arm", "scored", "reported", "brier", "ece", "auroc", "aurc"))
+        return to_frame(
+            (view.to_json() for view in self.of.confidence), ("arm", "scored", "reported", "brier", "ece", "auroc", "aurc")
+        )
 
     @cached_property
     def reliability(self) -> pd.DataFrame:
@@ -71,7 +71,7 @@ class ShownViews:
         return to_frame(rows, ("arm", "tasks", "repeats", "k", "pass_at", "pass_hat", "consistency"))
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON, with the bins and curves of confidence."""
+        """Return plain JSON."""
         return self.of.to_json()
 
     def __repr__(self) -> str:

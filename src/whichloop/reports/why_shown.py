@@ -15,7 +15,7 @@ from whichloop.runs.store.files import RunError
 from whichloop.text.doc import Doc
 
 from .frames import to_frame
-from .html import doc_html
+from .html.page import doc_html
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -216,7 +216,9 @@ def _markdown_block(block: Block) -> str:
         return "\n".join(f"- **{markdown_cell(label)}** {markdown_cell(text)}" for label, text in block.items)
     title = f"### {markdown_cell(block.title)}\n\n" if block.title else ""
     if isinstance(block, TraceLines):
-        return title + markdown_literal("\n".join(block.lines))
+        safe = terminal_safe("\n".join(block.lines))
+        fence = "`" * max(3, 1 + max(map(len, re.findall(r"`+", safe)), default=0))  # longer than any inside it
+        return f"{title}{fence}text\n{safe}\n{fence}"
     rows = [[markdown_cell(cell) for cell in row] for row in (block.columns, *block.texts)]
     rows.insert(1, ["---"] * len(block.columns))
     return title + "\n".join(f"| {' | '.join(row)} |" for row in rows)
@@ -226,13 +228,6 @@ def markdown_cell(text: str) -> str:
     """Return text as one line in which Markdown and HTML marks are literal."""
     escaped = plain_line(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return re.sub(r"([\\|`*_~\[\]])", r"\\\1", escaped)
-
-
-def markdown_literal(text: str) -> str:
-    """Return lines as a literal block, in a fence longer than any inside it."""
-    safe = terminal_safe(text)
-    fence = "`" * max(3, 1 + max(map(len, re.findall(r"`+", safe)), default=0))
-    return f"{fence}text\n{safe}\n{fence}"
 
 
 def to_csv(table: Table) -> str:

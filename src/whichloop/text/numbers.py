@@ -5,16 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from decimal import Decimal
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
-from whichloop.metrics.arm_info import ArmInfo
 from whichloop.metrics.measures import Measure
 from whichloop.metrics.pairs import Pair
-from whichloop.metrics.statistics import NO_SPREAD, Interval, VerdictWord
+from whichloop.metrics.statistics import NO_SPREAD, Interval
 from whichloop.protocol.values import counted
-
-if TYPE_CHECKING:
-    from whichloop.metrics.outlook import Chance, Outlook
 
 
 def dollars_text(amount: float) -> str:
@@ -35,24 +31,6 @@ def limit_text(limit: float) -> str:
     return f"{Decimal(repr(limit)).normalize():,f}"
 
 
-RELATIONS: Mapping[VerdictWord, str] = {
-    "better": "better than",
-    "equivalent": "equivalent to",
-    "undecided": "undecided against",
-    "worse": "worse than",
-}
-
-
-def standing(pair: Pair, first: str | None = None) -> VerdictWord:
-    """Return how `first`, else a, stands to the other arm."""
-    return (pair.turned if first == pair.b else pair).verdict.word
-
-
-def relation(pair: Pair, first: str | None = None) -> str:
-    """Return the same in words that the other arm's name follows: `better than`, `undecided against`, …"""
-    return RELATIONS[standing(pair, first)]
-
-
 def verdict(pair: Pair) -> str:
     """Return the verdict on a pair in words: `a is better`."""
     word = pair.verdict.word
@@ -66,7 +44,7 @@ def interval(value: Interval | None, digits: int) -> str:
 
     Where an interval lies on one side of 0 and an end would round to 0, that end has one digit more, or is told as `>0` or `<0`.
     """
-    return "–" if value is None else interval_of(value, rounded_in(value, digits))
+    return "–" if value is None else interval_of(value, lambda number: _rounded(number, value, digits))
 
 
 def measure_text(value: Interval | None, measure: Measure) -> str:
@@ -74,56 +52,37 @@ def measure_text(value: Interval | None, measure: Measure) -> str:
     return "–" if value is None else interval_of(value, dollars_text) if measure.in_dollars else interval(value, measure.digits)
 
 
-def measured_difference(value: Interval, measure: Measure) -> str:
-    """Return a difference of means of a measure with its interval as `measure_text`, an end at 0 as `difference_text` tells it."""
-    return measure_text(value, measure) if measure.in_dollars else difference_text(value, measure.digits)
-
-
-def difference_text(value: Interval | None, digits: int) -> str:
+def difference_text(value: Interval, digits: int) -> str:
     """Return a difference with its interval, as `interval`; an end that rounds to 0 while 0 lies within: `0.092 [≤0, 0.177]`.
 
     That end is 0 or beyond it, so that no difference is shown; written as 0.000 it would look like a bound of what can be measured.
     """
-    if value is None:
-        return interval(value, digits)
-    written = rounded_in(value, digits)
-    rounds_to_0 = f"{0:.{digits}f}"
 
-    def beside(number: float) -> str:
-        text = written(number)
-        if text != rounds_to_0 or value.value == 0 or number == value.value:
-            return text
-        return "≤0" if value.value > 0 and number == value.low else "≥0" if value.value < 0 and number == value.high else text
+    def written(number: float) -> str:
+        text = _rounded(number, value, digits)
+        is_end = number != value.value and number == (value.low if value.value > 0 else value.high)
+        return ("≤0" if value.value > 0 else "≥0") if is_end and value.value and text == f"{0:.{digits}f}" else text
 
-    return interval_of(value, beside)
+    return interval_of(value, written)
 
 
 def signed_interval(value: Interval, digits: int) -> str:
     """Return a difference with its interval, signs written out: `+0.025 [-0.011, +0.060]`; what rounds to 0 has none."""
-    written = rounded_in(value, digits)
-
-    def signed(number: float) -> str:
-        text = written(number)
-        return f"+{text}" if number > 0 and text[0].isdigit() and float(text) else text
-
-    return interval_of(value, signed)
-
-
-def rounded_in(value: Interval, digits: int) -> Callable[[float], str]:
-    """Return what writes the numbers of an interval: an end that would round to 0 is told from it where all lie on one side."""
-    is_beside_zero = value.low > 0 or value.high < 0
 
     def written(number: float) -> str:
-        rounded = f"{number:z.{digits}f}"
-        return beside_zero(number, digits + 1) if is_beside_zero and float(rounded) == 0 else rounded
+        text = _rounded(number, value, digits)
+        return f"+{text}" if number > 0 and text[0].isdigit() and float(text) else text
 
-    return written
+    return interval_of(value, written)
 
 
-def beside_zero(number: float, digits: int) -> str:
-    """Return a number other than 0 with so many digits, rounded toward 0; `>0` or `<0` where all of them are 0."""
-    cut = math.floor(abs(number) * 10**digits) / 10**digits
-    return f"{math.copysign(cut, number):.{digits}f}" if cut else ">0" if number > 0 else "<0"
+def _rounded(number: float, value: Interval, digits: int) -> str:
+    """Return a number of an interval: an end that would round to 0 is told from it where all lie on one side."""
+    text = f"{number:z.{digits}f}"
+    if float(text) or not (value.low > 0 or value.high < 0):
+        return text
+    cut = math.floor(abs(number) * 10 ** (digits + 1)) / 10 ** (digits + 1)
+    return f"{math.copysign(cut, number):.{digits + 1}f}" if cut else ">0" if number > 0 else "<0"
 
 
 def interval_of(value: Interval, written: Callable[[float], str]) -> str:
@@ -149,25 +108,9 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3_600:.1f} h"
 
 
-def chance_in_words(chance: float) -> str:
-    """Return a chance to the nearest twentieth, at most 95 %."""
-    return f"{min(5 * round(20 * chance), 95)} %"
-
-
-def short_name(info: ArmInfo) -> str:
-    """Return an arm's name without its profile, the same under each."""
-    return info.without_profile
-
-
 Name = TypeVar("Name", bound=str)
 
 
 def counts(numbers: Mapping[Name, int]) -> str:
     """Return numbers by name as `finished 109, error_valve 8`, the largest first."""
     return ", ".join(f"{name} {n}" for name, n in sorted(numbers.items(), key=lambda item: (-item[1], item[0]))) or "–"
-
-
-def tasks_in_words(size: Chance, outlook: Outlook) -> str:
-    """Return `480 tasks`, `480 tasks × 20` where each has several trials, or `480 tasks × 2 (the median)` of unequal numbers."""
-    repeats, of = outlook.repeats, " (the median)" if outlook.is_median else ""
-    return f"{counted(size.tasks, 'task')}{f' × {repeats:,}{of}' if repeats > 1 or of else ''}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from whichloop.metrics.record import Record
-from whichloop.metrics.trace import NO_CONTENT, ModelExchange, ToolRun, Trace, TracedCall, TraceHead
+from whichloop.metrics.trace import NO_CONTENT, ModelExchange, ToolRun, Trace, TracedCall
 from whichloop.metrics.trajectory.trajectory import runs_not_as_written
 
 Kind = Literal["head", "prompt", "reply", "move", "error", "observation", "note", "fault", "end"]
@@ -94,7 +94,9 @@ def ending(judged: JudgedTrace) -> list[tuple[str, str]]:
     Of a trial that was imported, a stop, an answer or an expected answer that is not there is one that its source does not tell.
     """
     head, is_imported = judged.trace.head, judged.is_imported
-    answer, expected = ("–", "–") if is_imported else ("none given", _no_answer_expected(head))
+    judges_state = head.end_state is not None and "expected" not in head.end_state
+    nothing = "none stated" if judges_state else "that it cannot be determined"  # without an expected answer it is right to say so
+    answer, expected = ("–", "–") if is_imported else ("none given", nothing)
     when = "Expected then" if judged.judged_again else "Expected"
     parts = [
         ("Stop", "–" if is_imported and not head.stop else str(head.stop)),
@@ -106,12 +108,6 @@ def ending(judged: JudgedTrace) -> list[tuple[str, str]]:
         parts.append(("End state", _value_text(head.end_state.get("found"))))
         parts += [(when, _value_text(head.end_state["expected"]))] if "expected" in head.end_state else []
     return [*parts, *([("Reason", head.reason)] if head.reason else [])]
-
-
-def _no_answer_expected(head: TraceHead) -> str:
-    """Return what is right of a task without an expected answer: to say so, unless a scorer judges by what it finds at the end."""
-    judges_state = head.end_state is not None and "expected" not in head.end_state
-    return "none stated" if judges_state else "that it cannot be determined"
 
 
 def _exchange(event: ModelExchange, limit: int | None, texts_before: dict[str, str]) -> Iterator[Block]:
@@ -132,8 +128,7 @@ def _exchange(event: ModelExchange, limit: int | None, texts_before: dict[str, s
     if event.error is not None:
         yield Block("error", event.error.kind, event.error.message)
         return
-    reply = "\n".join([event.reply or "", *(f"{call.name} {call.arguments}" for call in event.native_calls)])
-    yield Block("reply", "reply", _cut(reply, limit) or "(empty)")
+    yield Block("reply", "reply", _cut(event.reply_text, limit) or "(empty)")
     if event.wire_error is not None:
         yield Block("error", "unreadable", _cut(event.wire_error, limit))
     elif event.move is not None:

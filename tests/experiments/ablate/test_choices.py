@@ -71,7 +71,7 @@ def ablated(record) -> Make:
             groups.setdefault(profile, {})[places] = own
         design = layout(named, sorted({cell for group in groups.values() for cell in group}))
         own_values = None if default is None else {name: parse_values(value)[0] for name, value in default.items()}
-        made = Ablation("bare", factors, "full", of_arm, own_values, ("accuracy", "tokens"), None, 1.0, untried or {})
+        made = Ablation("bare", factors, "full", of_arm, own_values, ("accuracy", "tokens"), None, untried or {})
         run = Results(Path("x"), None, (), compare(records, infos))  # type: ignore[arg-type]  # no manifest is read here
         return AblationResult(run, made, design, *effects(groups, design, metrics=("accuracy", "tokens")))
 

@@ -53,12 +53,6 @@ def test_the_page_has_every_row_and_no_rate_beyond_alpha(rates):
     assert all(lowest(share) <= rates.ALPHA + NEARLY for _, _, *shares in passes for share in shares)
 
 
-def test_the_page_has_the_power_that_was_promised(rates):
-    found = [cells for _, _, _, *cells in shown(rates, "power")]
-    assert (len(found), {len(cells) for cells in found}) == (2 * len(rates.CHANGES), {len(rates.WORLDS)})
-    assert all(float(cell.split(": ")[1]) > 0.8 - 0.07 for cells in found for cell in cells)
-
-
 # --- the simulations ---
 
 slow = [pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -76,10 +70,3 @@ def test_where_nothing_changed_false_alarms_are_at_most_alpha(rates, world):
 def test_a_change_of_the_margin_passes_at_most_at_alpha(rates, world):
     for _, metrics, share in cells(list(rates.hidden(RUNS, [rates.WORLDS[world]]))):
         assert float(share.split(" ")[0]) * RUNS <= WORST + NEARLY * RUNS, metrics
-
-
-@IN_EACH_WORLD
-def test_drops_are_found_as_often_as_was_promised(rates, world):
-    for (plan,) in rates.plans([rates.WORLDS[world]]):
-        assert 0.8 <= plan.promised < 0.85, plan
-        assert plan.found(RUNS) > plan.promised - 0.1, plan

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.pages import cells
 from whichloop.dspy_seam.program import LoopProgram
 from whichloop.experiments.optimize.optimizer import BUILT_IN
 from whichloop.protocol import program_digest, with_program
@@ -21,7 +22,7 @@ LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")
 USUAL = ("COPRO", "BootstrapFewShot")
 
 
-def cells() -> Iterator[Any]:
+def chosen() -> Iterator[Any]:
     """Each optimizer on one design, in turn; two at once, the others slowly."""
     for place, optimizer in enumerate(BUILT_IN):
         yield pytest.param(optimizer, LOOPS[(place + 1) % 5], marks=() if optimizer in USUAL else pytest.mark.slow)
@@ -32,7 +33,7 @@ def matrix(optimizers_benchmark: ModuleType) -> ModuleType:
     return optimizers_benchmark
 
 
-@pytest.mark.parametrize(("optimizer", "loop"), [*cells()])
+@pytest.mark.parametrize(("optimizer", "loop"), [*chosen()])
 def test_each_optimizer_ends_on_each_design_with_a_program_that_loads_and_gains_as_the_page_says(
     matrix: ModuleType, tmp_path: Path, optimizer: str, loop: str
 ) -> None:
@@ -50,8 +51,8 @@ def test_each_optimizer_ends_on_each_design_with_a_program_that_loads_and_gains_
         loaded.program,
     )
     assert {program_digest(program) for program in programs} == {found.ended.digest}
-    row = next(line for line in matrix.shown("optimizers") if f"`{taught.optimizer}`" in line).split(" | ")
-    assert row[1 + LOOPS.index(loop)].removesuffix(" |") == matrix.cell_text(found)
+    row = next(row for row in cells(matrix.PAGE, "optimizers") if f"`{taught.optimizer}`" in row[0])
+    assert row[1 + LOOPS.index(loop)] == matrix.cell_text(found)
     gain = found.gain
     assert gain is not None
     assert gain.before is not None
@@ -67,4 +68,4 @@ def test_each_optimizer_ends_on_each_design_with_a_program_that_loads_and_gains_
 
 def test_all_optimizers_and_designs_are_in_the_benchmark(matrix: ModuleType) -> None:
     assert sorted(parse_spec(taught.optimizer).name for taught in matrix.TAUGHT) == sorted(BUILT_IN)
-    assert matrix.LOOPS == LOOPS
+    assert matrix.DESIGNS == LOOPS

@@ -14,7 +14,7 @@ from whichloop.experiments.why.losses import losses_explained
 from whichloop.metrics.statistics import Interval
 from whichloop.metrics.views import CostPoint, Front
 from whichloop.reports.html import charts
-from whichloop.reports.html.svg import CHAR, NARROW, Axis, ChartRow, rows_chart, scale, standalone
+from whichloop.reports.html.svg import CHAR, NARROW, Axis, ChartRow, rows_chart, scale
 from whichloop.text.output import terminal_safe
 
 IN_ONE_FORK = "the run of three designs that has a page"
@@ -114,8 +114,7 @@ def test_all_charts_of_a_run_are_there_and_their_bars_count_its_losses(breeze):
     for chart in drawn.values():
         assert parsed(chart).findtext(f"{SVG}title")
         assert len(parsed(chart).findtext(f"{SVG}desc") or "") > 40
-        assert parsed(standalone(chart)).attrib["width"] == "720"
-        assert "://" not in standalone(chart).replace("http://www.w3.org/2000/svg", "")
+        assert "://" not in chart.replace("http://www.w3.org/2000/svg", "")
     words = parsed(drawn["causes"]).findtext(f"{SVG}desc") or ""
     for arm in (arm for arm in why.arms if arm.lost):
         assert f"{arm.arm.rpartition('/')[0]} {arm.lost} of {arm.trials}" in words

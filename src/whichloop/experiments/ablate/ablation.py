@@ -38,9 +38,7 @@ class Ablation:
     """The values of the cell that equals the loop as typed."""
     metrics: Sequence[str]
     resolution: int | None
-    """The resolution of a regular fraction."""
-    efficiency: float
-    """The information per cell relative to a full design."""
+    """The resolution of a fraction."""
     own: Mapping[str, Any] = field(default_factory=dict)
     """Option → the value that the loop has without it, which may be none of those that were tried; without one that it requires."""
 
@@ -76,8 +74,8 @@ def ablation_result(run: Results) -> AblationResult | None:
         ablation = Ablation(**run.manifest.ablation)
         # uncached dollars stand beside those with a cache: by these costs are compared
         with_uncached = [each for name in ablation.metrics for each in (name, *(["nominal_usd"] if name == "cost_usd" else []))]
-        if not (isinstance(ablation.efficiency, float | int) and isinstance(ablation.resolution, int | None)):
-            raise TypeError("efficiency or resolution is not a number")
+        if not isinstance(ablation.resolution, int | None):
+            raise TypeError("the resolution is not a number")
         factors = tuple(Factor(name, tuple(map(value_text, values))) for name, values in ablation.factors.items())
         groups, metrics = _groups(run, ablation.cells, factors), list(dict.fromkeys((PRIMARY, *with_uncached)))
         design = layout(factors, sorted({cell for group in groups.values() for cell in group}))

@@ -41,7 +41,7 @@ def ablation_doc(result: AblationResult) -> Doc:
         READING,
         Lines((*own.items, *notes(run).items), detail=True),
     )
-    data, names = run.to_json(), ("loop", "factors", "design", "cells", "default", "own", "resolution", "efficiency")
+    data, names = run.to_json(), ("loop", "factors", "design", "cells", "default", "own", "resolution")
     use = setting_to_use(result, chosen) if chosen else None
     data |= {
         "answer": data["answer"] | {"use": use, "choices": [choice.to_json() for choice in chosen]},
@@ -132,9 +132,7 @@ def _doubts(result: AblationResult, use: Mapping[str, str]) -> Iterator[str]:
         yield f"not run with just these values: {', '.join(f'{name}={value}' for name, value in use.items())}"
     if ablation.design == "fractional":
         total = counted(math.prod(map(len, ablation.factors.values())), "cell")
-        is_regular = ablation.resolution is not None
-        kind = f"resolution {ablation.resolution}" if is_regular else f"D-optimal, efficiency {ablation.efficiency:.2f}"
-        yield f"{len(cells):,} of {total} ({kind}): interactions of three factors are taken to be absent"
+        yield f"{len(cells):,} of {total} (resolution {ablation.resolution}): interactions of three factors are taken to be absent"
     if result.layout.aliases:
         yield f"only the sums are known of {'; '.join(result.layout.aliases)}"
 

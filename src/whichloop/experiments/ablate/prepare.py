@@ -42,10 +42,10 @@ def prepare(loop: str, varied: Sequence[str], config: CompareConfig, folder: Pat
     sizes = [len(values) for values in factors.values()]
     most = min(MAX_CELLS, MAX_ARMS // (len(config.profiles) * len(config.models)))
     try:
-        design = choose_cells(sizes, most)
+        cells, resolution = choose_cells(sizes, most)
     except ValueError as error:
         raise SettingError("vary", f"{math.prod(sizes)} cells, and {most} are the most: {error}") from None
-    values = [{name: of[at] for (name, of), at in zip(factors.items(), cell, strict=True)} for cell in design.cells]
+    values = [{name: of[at] for (name, of), at in zip(factors.items(), cell, strict=True)} for cell in cells]
     specs = [Spec(spec.name, {**spec.options, **cell}, spec.program) for cell in values]
     _check_loops(specs, values)
     texts = [str(each) for each in specs]
@@ -61,8 +61,7 @@ def prepare(loop: str, varied: Sequence[str], config: CompareConfig, folder: Pat
         cells=by_arm,
         default=next((by_arm[arm.name] for arm in experiment.arms if arm.loop == typed_loop), None),
         metrics=EFFECT_METRICS,
-        resolution=design.resolution,
-        efficiency=round(design.efficiency, 4),
+        resolution=resolution,
         own={name: options[name].default for name in factors if options[name].default is not Parameter.empty},
     )
     manifest = experiment.manifest.model_copy(update={"ablation": to_jsonable_python(asdict(ablation), fallback=render_value)})

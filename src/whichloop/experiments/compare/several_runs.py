@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from whichloop.metrics.caveats import warning_lines
-from whichloop.metrics.pairs import Pair, PairTest, judged, paired_test
+from whichloop.metrics.pairs import Pair, PairTest, paired_test, pairs_of_family
 from whichloop.metrics.record import records_by_arm
 from whichloop.metrics.summary import METRICS, PRIMARY, task_values
 from whichloop.protocol.values import counted
@@ -67,7 +67,7 @@ def collect(runs: Sequence[Results]) -> SeveralRuns:
     ((alpha, margin),) = settings
     tests = [(place, names, test) for place, run in enumerate(runs) for names, test in _tests(run, margin)]
     pairs: dict[int, list[Pair]] = {}
-    decided = judged(PRIMARY, [(names, test) for _, names, test in tests], alpha)
+    decided = pairs_of_family(PRIMARY, [(names, test) for _, names, test in tests], alpha)
     for (place, _, _), pair in zip(tests, decided, strict=True):
         pairs.setdefault(place, []).append(pair)
     found = [

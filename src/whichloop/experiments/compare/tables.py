@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from whichloop.metrics.calibration import Calibration
 from whichloop.metrics.comparison import ArmResult, Comparison
 from whichloop.metrics.harness import Harness
-from whichloop.metrics.measures import DISTANCES, Measure, TableName, in_table_order
+from whichloop.metrics.measures import DISTANCES, Measure, TableName
 from whichloop.metrics.outlook import Outlook
-from whichloop.metrics.pairs import OnTask, Pair
+from whichloop.metrics.pairs import OnTasks, Pair
 from whichloop.metrics.record import Record, records_by_arm
 from whichloop.metrics.reliability import Reliability
 from whichloop.metrics.statistics import Interval
@@ -18,16 +18,12 @@ from whichloop.metrics.views import AtBudget, Front, PerSolved, Unit
 from whichloop.protocol.values import counted
 from whichloop.text.doc import UNKNOWN, Cell, Table, to_csv
 from whichloop.text.numbers import (
-    chance_in_words,
     counts,
+    difference_text,
     interval,
     limit_text,
     measure_text,
-    measured_difference,
     p_value,
-    short_name,
-    standing,
-    tasks_in_words,
     verdict,
 )
 
@@ -83,7 +79,7 @@ def headings(names: Sequence[str], arms: Sequence[ArmResult]) -> list[str]:
 
 def measures_table(title: str, arms: Sequence[ArmResult], name: TableName) -> Table:
     """Return the means of the measures of one table, with their intervals, and of the arms how many trials they are over."""
-    measures = in_table_order(measures_of(name))
+    measures = measures_of(name)
     is_main, distances = name == "arms", DISTANCES if name == "context" else ()
     trials = ("scored", "errored", "excluded") if is_main else ()
     columns = ("arm", *trials, *headings(list(measures), arms), *(f"retention at {each}" for each in distances))
@@ -133,13 +129,13 @@ def _faults(arms: Sequence[ArmResult]) -> Table:
 
 def _recovery(records: Sequence[Record], arms: Sequence[ArmResult]) -> Table:
     """Return for each kind of fault how many that spoiled something each loop recovered from: `12 of 15`."""
-    loops = list(dict.fromkeys(short_name(arm.info) for arm in arms))
+    loops = list(dict.fromkeys(arm.info.without_profile for arm in arms))
     counts: dict[tuple[str, str], dict[str, list[bool]]] = {}
     for arm, own in records_by_arm(records, [each.info for each in arms]).items():
         info = next(each.info for each in arms if each.info.arm == arm)
         for fault in (fault for record in own if record.status == "scored" for fault in record.faults):
             if fault.landed and not fault.absorbed:
-                counts.setdefault((info.profile, fault.kind), {}).setdefault(short_name(info), []).append(fault.recovered)
+                counts.setdefault((info.profile, fault.kind), {}).setdefault(info.without_profile, []).append(fault.recovered)
     rows = [
         (profile, kind, *(f"{sum(found[loop])} of {len(found[loop])}" if loop in found else UNKNOWN for loop in loops))
         for (profile, kind), found in sorted(counts.items())
@@ -154,7 +150,7 @@ def pairs_table(title: str, pairs: Sequence[Pair]) -> Table:
             pair.a,
             pair.b,
             METRICS[pair.metric].label if any(each.metric != PRIMARY for each in pairs) else "",
-            measured_difference(pair.difference, METRICS[pair.metric]),
+            _difference(pair),
             str(pair.difference.n),
             "" if pair.units == pair.difference.n else str(pair.units),
             p_value(pair.p),
@@ -168,9 +164,15 @@ def pairs_table(title: str, pairs: Sequence[Pair]) -> Table:
     return table_of(title, columns, rows)
 
 
+def _difference(pair: Pair) -> str:
+    measure = METRICS[pair.metric]
+    return measure_text(pair.difference, measure) if measure.in_dollars else difference_text(pair.difference, measure.digits)
+
+
 def would_decide(outlook: Outlook) -> str:
-    """Return `790 tasks (80 %)`: the size of a run that is likely to decide, with the chance that it does."""
-    return f"{tasks_in_words(outlook.more, outlook)} ({chance_in_words(outlook.more.chance)})"
+    """Return `790 tasks × 2 (80 %)`: the size of a run that is likely to decide, with the chance that it does, at most 95 %."""
+    repeats = f" × {outlook.repeats:,}" if outlook.repeats > 1 else ""
+    return f"{counted(outlook.more.tasks, 'task')}{repeats} ({min(5 * round(20 * outlook.more.chance), 95)} %)"
 
 
 def _templates(comparison: Comparison) -> Table:
@@ -218,17 +220,17 @@ def _at_budget(at_budget: AtBudget, arm: str) -> str:
     """Return `0.117 [0.050, 0.210] worse`, compared with the arm that is the best at this budget."""
     best = max(at_budget.arms, key=lambda name: at_budget.arms[name].value)
     pair = next((pair for pair in at_budget.pairs if {pair.a, pair.b} == {arm, best}), None)
-    place = "best" if arm == best else "" if pair is None else standing(pair, arm)
+    place = "best" if arm == best else "" if pair is None else (pair.turned if arm == pair.b else pair).verdict.word
     return f"{interval(at_budget.arms[arm], 3)} {place}".rstrip()
 
 
-def _tasks(each: Sequence[OnTask]) -> Table:
+def _tasks(arms: OnTasks) -> Table:
     """Return how many trials of each task an arm solved, where tasks are few."""
-    tasks = sorted({one.task for one in each})
-    arms: dict[str, dict[str, str]] = {}
-    for one in each:
-        arms.setdefault(one.arm, {})[one.task] = f"{one.solved:,.4g} of {one.trials:,}"
-    rows = [(arm, *(own.get(task, UNKNOWN) for task in tasks)) for arm, own in arms.items()] if len(tasks) <= MAX_TASKS else []
+    tasks = sorted({task for own in arms.values() for task in own})
+    rows = []
+    for arm, own in arms.items() if len(tasks) <= MAX_TASKS else ():
+        texts = {task: f"{solved:,.4g} of {trials:,}" for task, (solved, trials) in own.items()}
+        rows.append((arm, *(texts.get(task, UNKNOWN) for task in tasks)))
     return table_of("Trials of each task that were solved", ("arm", *tasks), rows)
 
 

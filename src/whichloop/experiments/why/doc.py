@@ -22,7 +22,7 @@ from whichloop.runs.built_in import builtin_names
 from whichloop.runs.manifest import Settings
 from whichloop.runs.registry import is_generated
 from whichloop.text.doc import UNKNOWN, Cell, Doc, Lines, Table, lines_of
-from whichloop.text.numbers import counts, interval, p_value, short_name
+from whichloop.text.numbers import counts, interval, p_value
 
 from .losses import ArmLosses, LostTrial, PairLosses, Why
 from .replay import MinimalFaults
@@ -113,7 +113,7 @@ def _cause_tables(arms: Sequence[ArmLosses], infos: Mapping[str, ArmInfo]) -> It
         lost: list[tuple[Cell | str, ...]] = [("lost", *(Cell(f"{arm.lost} of {arm.trials}", value=arm.lost) for arm in group))]
         rows = [(cause, *(_count(arm, cause) for arm in group)) for cause, _ in total.most_common()]
         if any(arm.trials for arm in group):
-            yield Table(f"{suite}, {profile}", ("cause", *(short_name(infos[arm.arm]) for arm in group)), (*lost, *rows))
+            yield Table(f"{suite}, {profile}", ("cause", *(infos[arm.arm].without_profile for arm in group)), (*lost, *rows))
 
 
 def _count(arm: ArmLosses, cause: Cause) -> Cell:

@@ -23,7 +23,6 @@ from whichloop.metrics.trajectory.trajectory import TracedStep, course
 from whichloop.protocol.names import meant, several
 from whichloop.runs.store.files import RunError
 from whichloop.runs.store.trials import Traces
-from whichloop.text.numbers import short_name
 
 Example = TypeVar("Example", bound=Loss)
 ArmPair = tuple[str, str]
@@ -158,9 +157,9 @@ def required_arms(run: Results, name: str) -> list[str]:
     matching = [name] if name in arms else [arm for arm in arms if arm.startswith(f"{name}/")]
     if matching:
         return matching
-    loops = meant(name, list(dict.fromkeys(map(short_name, infos))))
+    loops = meant(name, list(dict.fromkeys(info.without_profile for info in infos)))
     if len(loops) == 1:
-        return [info.arm for info in infos if short_name(info) == loops[0]]
+        return [info.arm for info in infos if info.without_profile == loops[0]]
     matching = meant(name, arms)
     if len(matching) != 1:
         found = (

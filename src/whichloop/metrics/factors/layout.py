@@ -1,8 +1,7 @@
 """The layout of a factorial experiment: which cells run, which effects they tell, and how each is read off the cells' means.
 
 Of many combinations a fraction runs that tells main effects from two-factor interactions; those of three factors and more are then
-taken to be absent. Written here because pyDOE3, the one well-kept library of designs, has optimal ones for numbers only, none for
-categories, and its fractions by resolution lack the half fractions.
+taken to be absent. Written here because pyDOE3, the one well-kept library of designs, lacks the half fractions.
 """
 
 from __future__ import annotations
@@ -76,8 +75,12 @@ def layout(factors: Sequence[Factor], cells: Sequence[Cell]) -> Layout:
     Raises ValueError where the cells cannot tell a main effect from other effects of at most two factors.
     """
     sizes = [len(factor.levels) for factor in factors]
-    matrix, places, aliases = np.ones((len(cells), 0)), dict[Cell, slice](), dict[Cell, list[str]]()
-    for term, columns in model_columns(sizes, cells).items():
+    levels, aliases = np.array(cells, dtype=np.int64), dict[Cell, list[str]]()
+    places: dict[Cell, slice] = {(): slice(0, 1)}
+    matrix: Floats = np.ones((len(cells), 1))  # the mean
+    for term in (*((f,) for f in range(len(sizes))), *combinations(range(len(sizes)), 2)):
+        each = [_coding(sizes[f])[levels[:, f]] for f in term]
+        columns = each[0] if len(each) == 1 else (each[0][:, :, None] * each[1][:, None, :]).reshape(len(cells), -1)
         taken, name = np.hstack((matrix, columns)), " × ".join(factors[f].name for f in term)
         if np.linalg.matrix_rank(taken) == taken.shape[1]:
             places[term] = slice(matrix.shape[1], taken.shape[1])
@@ -118,25 +121,10 @@ def layout(factors: Sequence[Factor], cells: Sequence[Cell]) -> Layout:
     return Layout(tuple(factors), tuple(cells), matrix, tuple(contrasts))
 
 
-def model_columns(sizes: Sequence[int], cells: Sequence[Cell]) -> dict[tuple[int, ...], Floats]:
-    """Return the cells × columns of each term: of the mean, of each factor, and of each two; `sizes`: levels of each factor."""
-    levels, terms = np.array(cells, dtype=np.int64), [*((f,) for f in range(len(sizes))), *combinations(range(len(sizes)), 2)]
-    columns: dict[tuple[int, ...], Floats] = {(): np.ones((len(cells), 1))}
-    for term in terms:
-        each = [_coding(sizes[f])[levels[:, f]] for f in term]
-        columns[term] = each[0] if len(each) == 1 else (each[0][:, :, None] * each[1][:, None, :]).reshape(len(cells), -1)
-    return columns
-
-
 def _coding(levels: int) -> Floats:
     """Return levels × columns, of which each column sums to zero: one column per level but the base, which is -1 in all of them."""
     return np.vstack((-np.ones((1, levels - 1)), np.eye(levels - 1)))
 
-
-MAX_CANDIDATES, STARTS = 2_000, 8
-"""Combinations of levels that a fraction is looked for in, and how often the exchange begins anew."""
-_GAIN = 1e-9
-"""A determinant that grows by no more than this share has not grown."""
 
 GENERATORS: Mapping[int, Sequence[str]] = {
     4: ("ABC",),
@@ -152,77 +140,25 @@ GENERATORS: Mapping[int, Sequence[str]] = {
 product of (Box, Hunter & Hunter 2005, Statistics for Experimenters, Table 6.22)."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChosenCells:
-    """Cells that run, the one of all bases first, and how good they are."""
+def choose_cells(sizes: Sequence[int], most: int) -> tuple[tuple[Cell, ...], int | None]:
+    """Return all combinations of levels, that of all bases first; or of more than `most` the largest fraction, and its resolution.
 
-    cells: tuple[Cell, ...]
-    resolution: int | None
-    """Of a regular fraction: main effects are told from interactions of up to so many less 2 factors; None for others."""
-    efficiency: float
-    """Information per cell on main effects and two-factor interactions, 1 being that of all cells; of sums that are known only."""
-
-
-def choose_cells(sizes: Sequence[int], most: int) -> ChosenCells:
-    """Return all combinations of levels or, of more than `most`, the largest fraction; `sizes`: levels of each factor.
-
-    4 to 11 factors of two levels: a regular fraction of resolution IV or more. Else cells that say most about all main effects and
-    two-factor interactions (D-optimal), found by exchange. Raises ValueError where there is none, or none that small.
+    `sizes`: levels of each factor. Main effects are told from interactions of up to so many less 2 factors, which is IV or more.
+    Raises ValueError where there is no fraction: there are some of 4 to 11 factors of two levels.
     """
     total, k = math.prod(sizes), len(sizes)
     if total <= most:
-        return ChosenCells(tuple(product(*map(range, sizes))), None, 1.0)
-    if set(sizes) == {2} and k in GENERATORS:
-        designs = [[[ord(letter) - ord("A") for letter in word] for word in words.split()] for words in GENERATORS[k]]
-        fitting = [design for design in designs if 2 ** (k - len(design)) <= most]
-        if not fitting:
-            raise ValueError(f"a fraction needs at least {2 ** (k - len(designs[0]))} cells, and {most} are affordable")
-        # Products of signs are sums of 0 and 1 modulo 2, so that the cell of all bases is one of them.
-        basic = product(range(2), repeat=k - len(fitting[-1]))
-        regular = tuple((*cell, *(sum(cell[i] for i in word) % 2 for word in fitting[-1])) for cell in basic)
-        signs, lengths = 1 - 2 * np.array(regular), range(1, k + 1)
-        words = (list(word) for length in lengths for word in combinations(range(k), length))
-        constant = next(word for word in words if abs(int(signs[:, word].prod(axis=1).sum())) == len(regular))
-        return ChosenCells(regular, len(constant), 1.0)
-    needed = 1 + sum(size - 1 for size in sizes) + sum((a - 1) * (b - 1) for a, b in combinations(sizes, 2))
-    if needed >= total:
-        raise ValueError(f"no fraction of the {total} cells tells main effects from two-factor interactions")
-    if most < needed:
-        raise ValueError(f"a fraction needs at least {needed} cells, and {most} are affordable")
-    if total > MAX_CANDIDATES:
-        raise ValueError(f"{total} combinations of levels are too many to choose from; leave out factors or levels")
-    cells, even = list(product(*map(range, sizes))), math.lcm(*sizes)
-    rounded = most // even * even  # so many that every level of every factor may stand equally often
-    matrix = np.hstack([*model_columns(sizes, cells).values()])
-    chosen = _exchanged(matrix, rounded if rounded >= needed else most)
-    information = [np.linalg.slogdet(rows.T @ rows)[1] / needed - math.log(len(rows)) for rows in (matrix[chosen], matrix)]
-    return ChosenCells(tuple(cells[i] for i in chosen), None, math.exp(information[0] - information[1]))
-
-
-def _exchanged(matrix: Floats, n: int) -> list[int]:
-    """Return n rows whose information has the largest determinant found; the first row is always among them.
-
-    Fedorov's exchange (1972): from random rows, the pair of a row in and a row out that gains most is swapped while any gains.
-    """
-    generator = np.random.default_rng(0)
-    # Columns of equal length, without relation to each other: numbers stay tame, and the best rows are the same.
-    rows = np.linalg.qr(matrix)[0] * math.sqrt(len(matrix))
-    ridge = 1e-6 * np.eye(rows.shape[1])  # random rows may lack a direction at first
-    best, largest = np.arange(n), -math.inf
-    for _ in range(STARTS):
-        chosen = np.append(0, 1 + generator.permutation(len(rows) - 1)[: n - 1])
-        while True:
-            inverse = np.linalg.inv(rows[chosen].T @ rows[chosen] + ridge)
-            cross = rows[chosen] @ inverse @ rows.T
-            variances = np.einsum("ij,jk,ik->i", rows, inverse, rows)
-            ratios = (1 + variances)[None, :] * (1 - variances[chosen])[:, None] + cross**2
-            ratios[:, chosen] = 0.0
-            ratios[chosen == 0] = 0.0
-            out, new = np.unravel_index(int(ratios.argmax()), ratios.shape)
-            if ratios[out, new] <= 1 + _GAIN:
-                break
-            chosen[out] = new
-        size = float(np.linalg.slogdet(rows[chosen].T @ rows[chosen])[1])
-        if size > largest + _GAIN:
-            best, largest = chosen, size
-    return sorted(int(row) for row in best)
+        return tuple(product(*map(range, sizes))), None
+    if set(sizes) != {2} or k not in GENERATORS:
+        raise ValueError("only 4 to 11 options of two values have fractions; leave out options or values")
+    designs = [[[ord(letter) - ord("A") for letter in word] for word in words.split()] for words in GENERATORS[k]]
+    fitting = [design for design in designs if 2 ** (k - len(design)) <= most]
+    if not fitting:
+        raise ValueError(f"a fraction needs at least {2 ** (k - len(designs[0]))} cells, and {most} are affordable")
+    # Products of signs are sums of 0 and 1 modulo 2, so that the cell of all bases is one of them.
+    basic = product(range(2), repeat=k - len(fitting[-1]))
+    regular = tuple((*cell, *(sum(cell[i] for i in word) % 2 for word in fitting[-1])) for cell in basic)
+    signs, lengths = 1 - 2 * np.array(regular), range(1, k + 1)
+    words = (list(word) for length in lengths for word in combinations(range(k), length))
+    constant = next(word for word in words if abs(int(signs[:, word].prod(axis=1).sum())) == len(regular))
+    return regular, len(constant)

@@ -89,12 +89,6 @@ def _obeyed(trial: TracedTrial) -> LossFinding | None:
     return next((_of_fault(trial, at) for at in asked), None)
 
 
-_MISFIT = re.compile(
-    r"(?:not of type '|(?:must|should) be an? (?:valid |JSON )?)(\w+)|'([^']+)' is a required property|([\w.]+): Field required"
-)
-"""What jsonschema and pydantic find wrong with an answer."""
-
-
 def _refused(trial: TracedTrial) -> LossFinding | None:
     """The last reply stated an answer that could be read, and the loop did not take it."""
     last = trial.last
@@ -108,9 +102,6 @@ def _refused(trial: TracedTrial) -> LossFinding | None:
     problem = next((text for text in told if isinstance(text, str) and text), None)
     if problem is None:
         return None
-    if found := _MISFIT.search(problem):
-        kind, *names = found.groups("")
-        problem = f"not {'an' if kind[0] in 'aeiou' else 'a'} {kind}" if kind else f"missing field {''.join(names)}"
     stated = quoted(last.move.get("value", last.move.get("text")))
     detail = f"answer refused: {shortened(strip_receipts(problem))}; reply {last.number} stated {stated}"
     return LossFinding("answer refused", detail, [trial.last_at])
@@ -176,11 +167,6 @@ def _untold(trial: TracedTrial) -> LossFinding | None:
     return _worst(trial, [one for one in errors if one[:3:2] in untold]) if 2 * len(untold) > len(trial.setbacks) else None
 
 
-def _blocked(trial: TracedTrial) -> LossFinding | None:
-    """The loop did not finish: what went wrong most often after its last new result."""
-    return None if trial.is_finished else _worst(trial, _standing(trial, trial.last_new))
-
-
 def _misread(trial: TracedTrial) -> LossFinding | None:
     """The last reply was spoiled and read as something else, and only the answer was missing."""
     at, last = next(((at, ask) for at, ask in reversed(trial.asks) if ask.error is None and ask.wire_error is None), (-1, None))
@@ -199,11 +185,6 @@ def _never_recovered(trial: TracedTrial) -> LossFinding | None:
         if fault and fault not in _HARMLESS and not fault.startswith("wire.") and trial.is_open(fault, role):
             return _of_fault(trial, at)
     return None
-
-
-def _gave_up(trial: TracedTrial) -> LossFinding | None:
-    """The loop finished: what went wrong after its last new result."""
-    return _worst(trial, _lasting(trial, _standing(trial, trial.last_new))) if trial.is_finished else None
 
 
 def _again(trial: TracedTrial) -> LossFinding | None:
@@ -338,17 +319,13 @@ _ENDINGS: Mapping[str | None, str] = {
 
 
 def _what_followed(trial: TracedTrial, same: Sequence[Setback]) -> str:
-    """Say whether the model was told, and asked again; and how much more often in the other course."""
+    """Say whether the model was told, and asked again."""
     untold = "" if all(map(trial.was_told, same)) else "; the next prompt did not show the error"
     ending = ""
     if not any(ask.role in CHOOSING or ask.role == same[-1].what for _, ask in trial.asks_after(same[-1].event)):
         gave_up = "the loop did not ask again" if len(same) == 1 else "the loop gave up"
         ending = f"; then {_gave_up_early(trial)}" if trial.steps_left else f"; {_ENDINGS.get(trial.stop, gave_up)}"
-    about = {one.event for one in same}
-    signatures = {step.signature for step in trial.course if step.event in about}
-    own = sum(step.signature in signatures for step in trial.course)
-    more = sum(signature in signatures for signature in trial.other) - own
-    return f"{untold}{ending}{f'; the other course tried {times(more)} more' if more > 0 else ''}"
+    return f"{untold}{ending}"
 
 
 def _gave_up_early(trial: TracedTrial) -> str:
@@ -427,10 +404,12 @@ RULES: Sequence[Callable[[TracedTrial], LossFinding | None]] = (
     altered,  # altered, dropped and added call, altered result and answer; also what else the loop left out
     _early,  # termination
     _untold,  # error not shown, parse
-    _blocked,  # whatever went wrong most often
+    # it did not finish: what went wrong most often after its last new result
+    lambda trial: None if trial.is_finished else _worst(trial, _standing(trial, trial.last_new)),
     _misread,  # parse
     _never_recovered,  # the fault's kind says it
-    _gave_up,
+    # it finished: what went wrong after its last new result
+    lambda trial: _worst(trial, _lasting(trial, _standing(trial, trial.last_new))) if trial.is_finished else None,
     _again,  # lost observation
     _argument,  # tool argument
     _never_put_right,

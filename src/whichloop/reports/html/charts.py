@@ -28,7 +28,7 @@ from whichloop.metrics.trajectory.causes import Cause
 from whichloop.metrics.views import CostPoint, Front
 from whichloop.protocol.names import value_text
 from whichloop.text.doc import Doc
-from whichloop.text.numbers import hundredths, interval, interval_of, measure_text, short_name, signed_interval
+from whichloop.text.numbers import hundredths, interval, interval_of, measure_text, signed_interval
 
 from .svg import (
     Axis,
@@ -99,21 +99,21 @@ def by_arm(title: str, rows: Mapping[str, ChartRow], infos: Sequence[ArmInfo], a
     """Return a chart of a row for each arm that has one, named, below each other those of one suite and profile."""
     names, groups = chart_names(infos), dict[str, list[ChartRow]]()
     for info in (info for info in infos if info.arm in rows):
-        named = replace(rows[info.arm], label=short_name(info), short=names[info.arm])
+        named = replace(rows[info.arm], label=info.without_profile, short=names[info.arm])
         groups.setdefault(f"{info.suite}, {info.profile}", []).append(named)
     return rows_chart(title, groups, axis)
 
 
 def chart_names(arms: Sequence[ArmInfo]) -> dict[str, str]:
     """Return each arm's name on a chart: without the profile, and if still long, only with the options in which it differs."""
-    wholes = {info.arm: short_name(info) for info in arms}
+    wholes = {info.arm: info.without_profile for info in arms}
     names = {info.arm: _name(info, arms) for info in arms}
     shared = {name for name in names.values() if len({wholes[arm] for arm in names if names[arm] == name}) > 1}
     return {arm: wholes[arm] if name in shared else name for arm, name in names.items()}
 
 
 def _name(info: ArmInfo, arms: Sequence[ArmInfo]) -> str:
-    whole, others = short_name(info), [other.options for other in arms if other.loop == info.loop]
+    whole, others = info.without_profile, [other.options for other in arms if other.loop == info.loop]
     shared = {name for name, value in info.options.items() if all(other.get(name, ...) == value for other in others)}
     texts = {name: f"{name}={value_text(value)}" for name, value in sorted(info.options.items())}
     told, differing = ", ".join(texts.values()), ", ".join(text for name, text in texts.items() if name not in shared)

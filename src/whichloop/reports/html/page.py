@@ -67,14 +67,11 @@ def compared(run: Results) -> str:
     models = tuple(dict.fromkeys(arm.model for arm in manifest.arms))
     has_faults = manifest.imported is None and SCRIPTED in models
     profiles = dict.fromkeys(arm.profile for arm in manifest.arms) if has_faults else ()
-    return _joined([_subject(run), manifest.suite.name, ", ".join(profiles), _real(models), run.comparison.limits.words])
-
-
-def _subject(run: Results) -> str:
     ablation = ablation_result(run)
+    subject = _versus(run.verdict)
     if ablation is not None:
-        return f"{ablation.ablation.loop}, varied in {', '.join(ablation.ablation.factors)}"
-    return _versus(run.verdict)
+        subject = f"{ablation.ablation.loop}, varied in {', '.join(ablation.ablation.factors)}"
+    return _joined([subject, manifest.suite.name, ", ".join(profiles), _real(models), run.comparison.limits.words])
 
 
 def _versus(verdict: Verdict) -> str:

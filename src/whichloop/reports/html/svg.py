@@ -10,7 +10,6 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from typing import Literal
 
 from markupsafe import Markup, escape
@@ -52,13 +51,6 @@ def chart(title: str, description: str, height: float, *drawn: str) -> Markup:
     words = element("title", title), element("desc", description)
     look = {"xmlns": "http://www.w3.org/2000/svg", "class_": "chart", "role": "img", "width": "100%"}
     return element("svg", *words, *drawn, **look, height=height)
-
-
-def standalone(drawn: str, width: int = 720) -> str:
-    """Return a chart as a file of its own, with its style and a width in pixels."""
-    style = files("whichloop.reports.html").joinpath("templates", "chart.css").read_text(encoding="utf-8")
-    opened = str(drawn).replace(' width="100%"', f' width="{width}"', 1)
-    return opened.replace("<title>", f"<style>{style}</style><title>", 1)
 
 
 def middle_cut(text: str, most: int) -> str:
