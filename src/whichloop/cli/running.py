@@ -96,14 +96,17 @@ def _as_it_stands(experiment: Experiment, run: Results) -> Experiment:
 
 
 def resume_command(experiment: Experiment) -> str:
-    """Return the full command that continues a run; if a limit of its budget is used up, the command doubles it."""
+    """Return the full command that continues a run; if a limit of its budget is used up, the command raises the limit."""
     config, begun = experiment.config, experiment.manifest.settings
     words = [] if config.engine == "local" else ["-s", f"engine={config.engine}"]  # no run chooses it by itself
     for name in ("workers", "concurrency"):
         words += typed_words(name, getattr(config, name)) if getattr(config, name) != getattr(begun, name) else []
     limits = config.budget.model_dump(exclude_none=True)
+    ended = len(experiment.past.ended)
+    factor = 1.1 * experiment.trials / ended if ended else 2.0  # the rest is taken to cost as much a trial, and a tenth more
     spent = {name: getattr(experiment.spent, name) for name in limits}
-    more = {name: math.ceil(200 * spent[name]) / 100 for name, limit in limits.items() if spent[name] >= limit}  # twice as much
+    needed = {name: factor * spent[name] for name, limit in limits.items() if spent[name] >= limit}
+    more = {name: math.ceil(100 * amount) / 100 if name == "dollars" else math.ceil(amount) for name, amount in needed.items()}
     raised = BudgetConfig(**{name: limit for name, limit in (limits | more).items() if limit != getattr(begun.budget, name)})
     words += typed_words("budget", raised) if raised != BudgetConfig() else []
     words += [] if experiment.retry is None else ["--retry", experiment.retry]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple
@@ -203,3 +203,11 @@ def new_run_id(question: str) -> str:
 def id_name(tool: str) -> str:
     """Return a tool's name as ids hold it."""
     return _STRANGE.sub("_", tool[:NAME_CHARS])
+
+
+def current_of(call: ToolCall, run_id: str, numbers: Iterator[int]) -> CurrentCall:
+    """Return what the tool's function may know of a call; one that no run has named gets this run's id, and the next number."""
+    call_id = call.call_id
+    if isinstance(call_id, CallId):
+        return CurrentCall(call.name, str(call_id), call_id.run_id, call_id.attempt)
+    return CurrentCall(call.name, f"{id_name(call.name)}-{next(numbers)}", run_id)

@@ -24,19 +24,7 @@ from uuid import uuid4
 from .cancellation import is_being_cancelled, stop_tasks
 from .redact import logger_of
 from .threads import call_here, caller_waits, in_thread, is_async_function, is_generator_function
-from .tool_calls import (
-    CURRENT,
-    NO_RUN,
-    CallId,
-    CurrentCall,
-    Observation,
-    StopRun,
-    ToolCall,
-    ToolListing,
-    ToolSpec,
-    TransientError,
-    id_name,
-)
+from .tool_calls import CURRENT, NO_RUN, Observation, StopRun, ToolCall, ToolListing, ToolSpec, TransientError, current_of
 from .values import ATOMS, ToolArgumentError, cap, error_text, legible, own_copy, render_value, underlying
 
 if TYPE_CHECKING:
@@ -229,7 +217,8 @@ class Toolbox:
         except ToolArgumentError as error:
             return limits._failed(call, "InvalidArguments", str(error), started)
         before = _LIMITS.set(None)  # a tool may call tools itself
-        call_before = CURRENT.set(self._current(call))
+        self.run_id = self.run_id or uuid4().hex
+        call_before = CURRENT.set(current_of(call, self.run_id, self._numbers))
         try:
             value = await limits._execute(tool, args, kwargs)
         except (KeyboardInterrupt, StopRun):
@@ -250,14 +239,6 @@ class Toolbox:
         max_chars = most if text is not whole else None
         seconds = time.perf_counter() - started
         return Observation(call.name, "success", text, None, value, call.call_id, seconds, max_chars=max_chars)
-
-    def _current(self, call: ToolCall) -> CurrentCall:
-        """Return what the tool's function may know of its call."""
-        call_id = call.call_id
-        if isinstance(call_id, CallId):
-            return CurrentCall(call.name, str(call_id), call_id.run_id, call_id.attempt)
-        self.run_id = self.run_id or uuid4().hex
-        return CurrentCall(call.name, f"{id_name(call.name)}-{next(self._numbers)}", self.run_id)
 
     async def call_all(
         self, calls: Sequence[ToolCall], *, parallel: bool = False, max_in_flight: int = 5, validate: bool = True

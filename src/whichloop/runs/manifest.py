@@ -197,6 +197,9 @@ class Settings(CompareConfig):
 
     model_config = ConfigDict(extra="ignore")
 
+    loops: tuple[str, ...] = ()
+    """None of an imported run."""
+
 
 def fitting(settings: type[BaseModel]) -> AfterValidator:
     """Return a validator of a configuration that has at least these settings; the configuration stays as it is."""

@@ -22,20 +22,11 @@ from whichloop.models.receipts import Truth
 from whichloop.models.recording import RecordedModel, Recordings
 from whichloop.models.scripted import Script, Scripted
 from whichloop.models.tunnel import InOrder, Tunnel
-from whichloop.protocol import (
-    DEFAULT_SAMPLING,
-    Capabilities,
-    Model,
-    ProviderError,
-    Reply,
-    Request,
-    Sampling,
-    Tool,
-    Usage,
-    WrappedModel,
-)
+from whichloop.protocol.chat import Capabilities, Reply, Usage
 from whichloop.protocol.json_text import Json
+from whichloop.protocol.model import DEFAULT_SAMPLING, Model, ProviderError, Request, Sampling, WrappedModel
 from whichloop.protocol.names import is_local_model
+from whichloop.protocol.tools import Tool
 
 from .config import CompareConfig, SettingError
 from .schedule import Arm, Trial

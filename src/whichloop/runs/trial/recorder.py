@@ -18,32 +18,15 @@ from whichloop.models.receipts import call_digest, call_text
 from whichloop.models.recording import RecordingError
 from whichloop.models.scripted_calls import NATIVE
 from whichloop.models.tunnel import KEPT
-from whichloop.protocol import (
-    STEP_ROLES,
-    Act,
-    Answer,
-    ContextOverflow,
-    Message,
-    ModelError,
-    Move,
-    Observation,
-    Observer,
-    ProviderError,
-    Reply,
-    Request,
-    Text,
-    Tool,
-    ToolArgumentError,
-    ToolCall,
-    Usage,
-    WireError,
-    render_value,
-)
+from whichloop.protocol.chat import Message, Reply, Usage
+from whichloop.protocol.events import Observer
 from whichloop.protocol.json_text import sha256
-from whichloop.protocol.model import CHARS_PER_TOKEN, estimate_input
-from whichloop.protocol.moves import MOVE_NAMES
+from whichloop.protocol.model import CHARS_PER_TOKEN, ContextOverflow, ModelError, ProviderError, Request, estimate_input
+from whichloop.protocol.moves import MOVE_NAMES, STEP_ROLES, Act, Answer, Move, Text, WireError
 from whichloop.protocol.redact import redact, redact_json
-from whichloop.protocol.values import own_copy
+from whichloop.protocol.tool_calls import Observation, ToolCall
+from whichloop.protocol.tools import Tool
+from whichloop.protocol.values import ToolArgumentError, own_copy, render_value
 from whichloop.protocol.wire import calls_in
 
 from .counts import CallUse, PrefixCount, RetentionCount
