@@ -22,7 +22,7 @@ from whichloop.models.metering import Meter, MeteredExchange, MeteredModel
 from whichloop.models.scripted import Scripted
 from whichloop.models.scripted_calls import NATIVE
 from whichloop.models.server import ServedTrial, Server
-from whichloop.models.tunnel import Tunnel
+from whichloop.models.tunnel import SCOPE, Tunnel
 from whichloop.models.wires.base import WireRequest
 from whichloop.protocol import Capabilities, Chunk, Codec, ModelError, ProviderError, Reply, Request, WrappedModel
 from whichloop.protocol.model import estimate_input, estimate_usage
@@ -173,7 +173,7 @@ class OverHttp:
         Such a failure keeps the kind that the client made of it, and gets the model's own words: a client's tell of ids and bytes,
         and a loop may show them to the model.
         """
-        self._tunnel.note_request(request.scope)
+        SCOPE.set(request.scope)
         self._behind.failures.pop(request.scope, None)
         try:
             yield

@@ -23,7 +23,7 @@ from whichloop.protocol.values import ToolArgumentError, plain_value, render_val
 
 from .faults import DRIFTED, ERROR, IMPLICIT, LIST_CHANGED, Fault, distorted, listed, refused_by_server
 from .receipts import call_digest
-from .tunnel import HOLDING, KEPT, LoopModel, Tunnel, scope_of_calls
+from .tunnel import HOLDING, KEPT, SCOPE, LoopModel, Tunnel
 
 logger = logger_of(__name__)
 _UNPRICED = "the model does not say what a reply costs: the budget of %g dollars does not count it; limit tokens or calls, too"
@@ -311,7 +311,7 @@ class MeteredToolbox(Toolbox):
             fault = tunnel.fault_of(digest)
             if fault is not None and not self._can_run(call):
                 fault = None
-            with tunnel.at_once.running(digest, scope_of_calls()) as running:
+            with tunnel.at_once.running(digest, SCOPE.get()) as running:
                 if fault is not None and fault.kind in HOLDING:
                     await tunnel.at_once.let_others_pass(running)
                 observation, struck = await self._in_tunnel(tunnel, fault, call, digest, validate)

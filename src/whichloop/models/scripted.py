@@ -23,7 +23,7 @@ from .policy import POLICY, PolicyDecision, PolicyRequest, guess
 from .profiles import LAPSE, Profile
 from .receipts import PromptView, Truth, believed, call_digest, read_prompt, share_shown
 from .scripted_calls import NATIVE, StreamsInPieces
-from .tunnel import SAME_IDS, TOO_EARLY, Tunnel, early_call
+from .tunnel import SAME_IDS, SCOPE, TOO_EARLY, Tunnel, early_call
 from .weaknesses import PromptParts, WorkingPlan, followed_plan, is_in_thousands, slips_of
 
 
@@ -139,7 +139,7 @@ class Scripted(StreamsInPieces):
 
     async def complete(self, request: Request) -> Reply:
         """Return the model's reply. Raises ContextOverflow and ProviderError as the profile has it."""
-        self.tunnel.note_request(request.scope)
+        SCOPE.set(request.scope)
         seconds = self.script.profile.latency_s
         try:
             turn = self._answered(request)

@@ -110,14 +110,8 @@ class CallsAtOnce:
 
 # --- the tunnel ---
 
-_SCOPE: ContextVar[str] = ContextVar("whichloop_scope", default="")
+SCOPE: ContextVar[str] = ContextVar("whichloop_scope", default="")
 """Scope of the running task's last request. No tool call says whose it is, but a branch calls its tools where it asks."""
-
-
-def scope_of_calls() -> str:
-    """Return the scope of the calls that the running task makes."""
-    return _SCOPE.get()
-
 
 STILL = Profile(name="still")
 
@@ -165,10 +159,6 @@ class Tunnel:
             self.simulated_s += seconds
         elif seconds > 0:
             await asyncio.sleep(seconds)
-
-    def note_request(self, scope: str) -> None:
-        """Note that the running task has sent a request of this scope: the calls that follow in it are the scope's."""
-        _SCOPE.set(scope)
 
     # --- calls ---
 

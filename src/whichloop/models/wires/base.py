@@ -168,10 +168,10 @@ Items = Annotated[list[Item], Field(fail_fast=True)]
 """A list that is read up to its first item at fault: a body may have millions of them."""
 
 
-def read_body(kind: type[Body], body: Any, unused: Collection[str] | None = None) -> Body:
+def read_body(kind: type[Body], body: Any, unused: Collection[str] = ()) -> Body:
     """Read a body or a part of one. Raises BadRequest, which names the field at fault and what is allowed.
 
-    `unused`: the fields that the API has beside those of `kind`; any other is refused. None: any other is passed over.
+    `unused`: the fields that the API has beside those of `kind`; any other is refused.
     """
     if not isinstance(body, dict):
         raise BadRequest("The body must be a JSON object.")
@@ -184,10 +184,9 @@ def read_body(kind: type[Body], body: Any, unused: Collection[str] | None = None
         where, problem = max(places, key=lambda place: place[0].count("."))  # of a choice, the one that was meant fails deepest
         problem = problem.removeprefix("Value error, ").partition(" or instance of ")[0][:MAX_SHOWN]
         raise BadRequest(f"{where}: {problem}" if where else problem, where or None) from None
-    if unused is not None:
-        names = {name for field, info in kind.model_fields.items() for name in (field, info.alias)}
-        for name in (name for name in body if name not in names and name not in unused):
-            raise BadRequest(f"{name[:MAX_SHOWN]}: the API has no such field", name[:MAX_SHOWN])
+    names = {name for field, info in kind.model_fields.items() for name in (field, info.alias)}
+    for name in (name for name in body if name not in names and name not in unused):
+        raise BadRequest(f"{name[:MAX_SHOWN]}: the API has no such field", name[:MAX_SHOWN])
     return read
 
 
