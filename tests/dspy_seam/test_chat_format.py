@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from tests.cases import cases
 from tests.dspy_seam.helpers import SIGNATURE, TEXT, Answering, Extract, all_fields, completions, sections, some_fields
-from whichloop.dspy_seam import FORMAT, ChatFormat, lm_of, with_instructions
+from whichloop.dspy_seam import lm_of, with_instructions
+from whichloop.dspy_seam.chat_format import FORMAT, ChatFormat
 from whichloop.loops.react_extract_codecs import ReactStep
 
 PLAIN = dspy.ChatAdapter(use_json_adapter_fallback=False)

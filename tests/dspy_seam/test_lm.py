@@ -27,7 +27,8 @@ from hypothesis import strategies as st
 
 from tests.cases import cases
 from tests.dspy_seam.helpers import Answering
-from whichloop.dspy_seam import DspyModel, lm_of, model_error
+from whichloop.dspy_seam import DspyModel, lm_of
+from whichloop.dspy_seam.errors import model_error
 from whichloop.dspy_seam.requests import ToolNames
 from whichloop.protocol import (
     BudgetExceeded,

@@ -19,13 +19,10 @@ with needed_by(__name__, is_module=True):
     from .asking import lm_of as lm_of
     from .asking import prompt_of as prompt_of
     from .asking import set_prompt as set_prompt
-    from .chat_format import FORMAT as FORMAT
-    from .chat_format import ChatFormat as ChatFormat
     from .chat_format import Fields as Fields
     from .chat_format import SignatureCodec as SignatureCodec
     from .chat_format import outputs_of as outputs_of
     from .chat_format import with_instructions as with_instructions
-    from .errors import model_error as model_error
     from .model import ClientModel as ClientModel
     from .model import DspyModel as DspyModel
     from .model import listed_price as listed_price

@@ -256,9 +256,4 @@ class Scratchpad:
     @property
     def text(self) -> str:
         """The text that the model sees."""
-        return "\n".join(
-            f"{call}: {call.summary or cap(call.output or '', call.max_chars)}"
-            if call.error is None
-            else f"{call} failed: {call.error}"
-            for call in self.entries
-        )
+        return "\n".join(f"{call}: {call.shown}" if call.error is None else f"{call} failed: {call.error}" for call in self.entries)

@@ -65,24 +65,19 @@ class ConversationModel(ModelAround):
         try:
             async with contextlib.aclosing(ask(self._with_earlier_turns(request))) as chunks:
                 async for chunk in chunks:
-                    if chunk.reply is not None and reply is None:
-                        reply = chunk.reply
-                        self._count(reply)
+                    reply = reply or chunk.reply
                     yield chunk
         except (ModelError, asyncio.CancelledError) as error:
             failure = self.failure = failure_of_model(error)
             self.requests += len(getattr(failure, "failed_attempts", ()))  # which the model has made by itself before
             raise failure from failure.__cause__
         finally:
-            if reply is None and not isinstance(sys.exception(), ModelError):
+            usage = None if reply is None else reply.usage
+            self.requests += 0 if reply is None else len(reply.failed_attempts)
+            if usage is not None:
+                self.tokens = usage if self.tokens is None else self.tokens + usage
+            elif not isinstance(sys.exception(), ModelError):
                 self.uncounted += 1
-
-    def _count(self, reply: Reply) -> None:
-        self.requests += len(reply.failed_attempts)
-        if reply.usage is None:
-            self.uncounted += 1
-        else:
-            self.tokens = reply.usage if self.tokens is None else self.tokens + reply.usage
 
     def _with_earlier_turns(self, request: Request) -> Request:
         messages, place = request.messages, request.demonstrations.stop

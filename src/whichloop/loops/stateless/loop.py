@@ -369,7 +369,7 @@ class Stateless(AgentOptions, ManagerOptions, TakesProgram, RunsSync):
         if self.program:
             agent = copy.deepcopy(agent)
             found = _predictors_of(agent)
-            for name, prompt in self.program.items():
+            for name, prompt in self.predictors.items():
                 set_prompt(found[name], prompt)
         agent = agent.for_run(registry, model, observer, takes_null=query.takes_null)
         manager = self.manager(agent, registry, **_part(ManagerOptions, self), observer=observer)
