@@ -228,7 +228,8 @@ def test_a_run_is_planned_for_the_arms_that_are_named(whichloop, compared_suite)
     compared_suite("arithmetic", "--repeats", "2")
     made = whichloop("report", "--size", "--arm", "bare", "--json").json
     assert (made["loops"], made["profiles"]) == (["bare"], ["flaky-format"])
-    assert [noise["arm"] for noise in made["noise"]] == ["bare/flaky-format"]
+    (plan,) = made["plans"]
+    assert (plan["for"], [reach["names"] for reach in plan["reach"]]) == ("gate", [["bare/flaky-format"]])
     assert "--loop bare --profile flaky-format" in whichloop("report", "--size", "--arm", "bare").out
 
 
