@@ -219,7 +219,7 @@ def told(events: Any) -> Any:
 
 def test_a_trial_of_ours_comes_back_as_it_was_and_others_read_what_happened(own_trials: Any) -> None:
     for record, trace, arm in own_trials:
-        item, document = resource_spans(trace, record, arm), json.loads(json.dumps(atif_of(trace, record, arm), allow_nan=False))
+        item, document = (json.loads(json.dumps(one(trace, record, arm), allow_nan=False)) for one in (resource_spans, atif_of))
         check_rules(document)
         for back, its_arm in (read_back(item), kept_in(document[EXTRA][OWN], document["steps"])):
             assert (back.trace.trace(record), back.ours, its_arm.loop, its_arm.profile) == (trace, record, arm.loop, "known")
@@ -230,7 +230,7 @@ def test_a_trial_of_ours_comes_back_as_it_was_and_others_read_what_happened(own_
 
 def test_what_was_changed_is_read_as_anybodys_and_prompts_of_an_imported_task_may_differ(own_trials: Any) -> None:
     record, trace, arm = own_trials[0]
-    item, document = resource_spans(trace, record, arm), atif_of(trace, record, arm)
+    item, document = (json.loads(json.dumps(one(trace, record, arm))) for one in (resource_spans, atif_of))
     item["scopeSpans"][0]["spans"][1]["attributes"].append({"key": "more", "value": {"stringValue": "x"}})
     document["steps"][-1]["message"] += " changed"
     assert read_back(item) == kept_in(document[EXTRA][OWN], document["steps"]) == f"it: {CHANGED}"
