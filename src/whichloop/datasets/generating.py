@@ -178,7 +178,7 @@ def split_of(key: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A generated suite: how its tasks are made, and where they are solved. What has no word here: see `Suite`."""
+    """A generated suite: how its tasks are made, and the environments that they are solved in. Its other fields: see `Suite`."""
 
     name: str
     version: str

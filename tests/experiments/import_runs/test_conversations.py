@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -29,7 +30,7 @@ from whichloop.experiments.import_runs.foreign_trials import ForeignLog
 from whichloop.experiments.import_runs.formats.atif import EXTRA, OWN, Trajectory
 from whichloop.experiments.import_runs.formats.otlp import read_span
 from whichloop.experiments.import_runs.formats.table import read_messages
-from whichloop.experiments.import_runs.own_trials import CHANGED, add_own_trial
+from whichloop.experiments.import_runs.own_trials import CHANGED, add_own_trial, own_part
 from whichloop.experiments.import_runs.spans import TRIAL, Walk
 from whichloop.metrics.trace import UNTOLD, ModelExchange, RequestError, ToolRun, Trace, TraceHead
 from whichloop.metrics.trajectory.trajectory import prompts
@@ -200,12 +201,8 @@ def test_anything_is_read_or_refused(data: Any) -> None:
             assert found is None or isinstance(found, list | ModelTurn)
 
 
-def spans_in(item: dict[str, Any]) -> list[dict[str, Any]]:
-    return list(item["scopeSpans"][0]["spans"])
-
-
 def read_back(item: dict[str, Any]) -> Any:
-    root, *below = map(read_span, spans_in(json.loads(json.dumps(item))))
+    root, *below = map(read_span, json.loads(json.dumps(item))["scopeSpans"][0]["spans"])
     return kept_in(json.loads(root.values[TRIAL]), [span.content for span in below])
 
 
@@ -215,7 +212,6 @@ def kept_in(own: Any, content: Any) -> Any:
 
 
 def told(events: Any) -> Any:
-    """Replies, failed requests, and runs of tools with what came of them."""
     asked = [(event.reply or "", event.error is not None) for event in events if isinstance(event, ModelExchange)]
     runs = [run for run in events if isinstance(run, ToolRun) and run.data and run.status != "untold"]
     return asked, sorted((run.call.key, run.data, run.ok) for run in runs)
@@ -223,21 +219,25 @@ def told(events: Any) -> Any:
 
 def test_a_trial_of_ours_comes_back_as_it_was_and_others_read_what_happened(own_trials: Any) -> None:
     for record, trace, arm in own_trials:
-        item, document = resource_spans(trace, record, arm), json.loads(json.dumps(atif_of(trace, record, arm), allow_nan=False))
+        item, document = (json.loads(json.dumps(one(trace, record, arm), allow_nan=False)) for one in (resource_spans, atif_of))
         check_rules(document)
         for back, its_arm in (read_back(item), kept_in(document[EXTRA][OWN], document["steps"])):
             assert (back.trace.trace(record), back.ours, its_arm.loop, its_arm.profile) == (trace, record, arm.loop, "known")
-        _, *below = map(read_span, spans_in(item))
+        _, *below = map(read_span, item["scopeSpans"][0]["spans"])
         assert told(events_of(Walk(below).items())) == told(trace.events)
         assert told(events_of(Trajectory.read(document).items))[1] == told(trace.events)[1]
 
 
-def test_what_was_changed_is_read_as_anybodys(own_trials: Any) -> None:
+def test_what_was_changed_is_read_as_anybodys_and_prompts_of_an_imported_task_may_differ(own_trials: Any) -> None:
     record, trace, arm = own_trials[0]
-    item, document = resource_spans(trace, record, arm), atif_of(trace, record, arm)
-    spans_in(item)[1]["attributes"].append({"key": "more", "value": {"stringValue": "x"}})
+    item, document = (json.loads(json.dumps(one(trace, record, arm))) for one in (resource_spans, atif_of))
+    item["scopeSpans"][0]["spans"][1]["attributes"].append({"key": "more", "value": {"stringValue": "x"}})
     document["steps"][-1]["message"] += " changed"
     assert read_back(item) == kept_in(document[EXTRA][OWN], document["steps"]) == f"it: {CHANGED}"
+    log = ForeignLog("s")
+    for asked in ("It is 9:00.", "It is 9:01."):
+        own = own_part([], replace(trace, head=replace(trace.head, query=asked)), replace(record, unknown=("steps",)), arm)
+        assert add_own_trial(log, own, [], "it")
 
 
 def check_rules(document: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ from functools import cache, lru_cache
 from typing import Any
 
 from whichloop.datasets.calculator import LIMIT
-from whichloop.datasets.task import Toolset
+from whichloop.datasets.task import Toolset, look_up
 
 from .collection import Collection, Document, Kind, collection
 
@@ -100,9 +100,8 @@ def _card(document: Document) -> dict[str, Any]:
 def _document(held: Collection, document_id: str) -> Document:
     if document_id in held.merged:
         raise DocumentMerged(f"Document {document_id} was merged into another one; document_history tells into which.")
-    if document_id not in held.documents:
-        raise NoSuchDocument(f"There is no document {document_id[:40]!r}; ids look like D1234 and come from search or a list.")
-    return held.documents[document_id]
+    problem = f"There is no document {document_id[:40]!r}; ids look like D1234 and come from search or a list."
+    return look_up(held.documents, document_id, problem, NoSuchDocument)
 
 
 # Tools

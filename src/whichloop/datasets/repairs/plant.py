@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from whichloop.datasets.generating import Draw, distinct, draw_new
-from whichloop.datasets.task import Toolset
+from whichloop.datasets.task import Toolset, look_up
 from whichloop.protocol.tool_calls import TransientError
 
 Job = Literal["inspect", "lubricate", "recalibrate", "replace"]
@@ -167,9 +167,7 @@ _MACHINE = "machine with asset number"
 
 
 def _known(things: Mapping[str, Any], name: str, what: str) -> Any:
-    if name not in things:
-        raise NotKnown(f"There is no {what} {name}.")
-    return things[name]
+    return look_up(things, name, f"There is no {what} {name}.", NotKnown)
 
 
 def find_machine(plant: Plant, name: str) -> dict[str, Any]:

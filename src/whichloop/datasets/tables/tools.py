@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from whichloop.datasets.task import Toolset
+from whichloop.datasets.task import Toolset, look_up
 
 from .databases import NAMES, DatabaseTable, database, image
 from .sandbox import MAX_ROWS, QueryFailed, ReadOnlyDatabase, Selection
@@ -49,9 +49,8 @@ def _database(name: str) -> Mapping[str, DatabaseTable]:
 
 def _table(name: str, table: str) -> DatabaseTable:
     held = _database(name)
-    if table not in held:
-        raise UnknownTable(f"The database {name} has no table {table[:40]!r}; there are {', '.join(held)}.")
-    return held[table]
+    problem = f"The database {name} has no table {table[:40]!r}; there are {', '.join(held)}."
+    return look_up(held, table, problem, UnknownTable)
 
 
 def list_databases(desk: Connections) -> dict[str, Any]:

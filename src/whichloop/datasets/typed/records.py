@@ -8,7 +8,7 @@ from datetime import date, timedelta
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
-from whichloop.datasets.task import Toolset, WorldEnvironment
+from whichloop.datasets.task import Toolset, WorldEnvironment, look_up
 from whichloop.protocol import Tool
 
 from .. import calculator
@@ -72,11 +72,10 @@ def fetch_draft(records: Records, record: str, section: str) -> dict[str, Any]:
 
 def look_up_code(records: Records, table: str, code: str) -> dict[str, str]:
     """What a code of a code table means."""
-    if table not in records.tables:
-        raise RecordNotFound(f"no code table {table[:40]!r}; there are {', '.join(records.tables) or 'none'}")
-    if code not in records.tables[table]:
-        raise RecordNotFound(f"the code table {table!r} has no {code[:40]!r}; it has {', '.join(records.tables[table])}")
-    return {"code": code, "means": records.tables[table][code]}
+    problem = f"no code table {table[:40]!r}; there are {', '.join(records.tables) or 'none'}"
+    meanings = look_up(records.tables, table, problem, RecordNotFound)
+    problem = f"the code table {table!r} has no {code[:40]!r}; it has {', '.join(meanings)}"
+    return {"code": code, "means": look_up(meanings, code, problem, RecordNotFound)}
 
 
 def convert_currency(records: Records, amount: float, from_currency: str, to_currency: str) -> calculator.Number:
@@ -127,16 +126,14 @@ def _altered(draw: Draw, value: Any) -> Any:
 
 
 def _record(records: Records, record: str) -> FormRecord:
-    form = records.by_id.get(record)
-    if form is None:
-        raise RecordNotFound(f"no record {record[:40]!r}; ids look like R-12345, and find_record gives them")
-    return form
+    return look_up(
+        records.by_id, record, f"no record {record[:40]!r}; ids look like R-12345, and find_record gives them", RecordNotFound
+    )
 
 
 def _section(record: FormRecord, section: str) -> Mapping[str, Any]:
-    if section not in record.sections:
-        raise RecordNotFound(f"{record.id} has no section {section!r}; it has {', '.join(record.sections)}")
-    return record.sections[section]
+    problem = f"{record.id} has no section {section!r}; it has {', '.join(record.sections)}"
+    return look_up(record.sections, section, problem, RecordNotFound)
 
 
 def _date(text: str) -> date:

@@ -59,5 +59,7 @@ def add_own_trial(log: ForeignLog, own: Any, content: object, where: str) -> boo
     )
     # Of the question alone where no answer is known, as in others' documents.
     asked = digest([head.query, head.expected]) if head.expected is not None else digest(head.query) if head.query else ""
+    if record.unknown:  # it was imported, and prompts of one task may differ: the first counts
+        asked = log.questions.get(record.task) or asked
     log.add(ForeignArm(name_of(record.arm, "an arm"), loop, object_at(data, "options"), model, profile), trial, asked, record.suite)
     return True
