@@ -19,6 +19,7 @@ from whichloop.experiments.compare.results import Results, find_record, results
 from whichloop.experiments.compare.verdict import Verdict
 from whichloop.experiments.optimize.result import OptimizationResult
 from whichloop.experiments.why.losses import required_arms
+from whichloop.experiments.why.trial import recorded_doc
 from whichloop.metrics.arm_info import ArmInfo
 from whichloop.metrics.comparison import Comparison
 from whichloop.metrics.record import Record
@@ -33,7 +34,7 @@ from whichloop.text.doc import Doc, Lines
 
 from .frames import to_frame
 from .views_shown import ShownViews
-from .why_shown import ShownDoc, ShownWhy, shown_trial, shown_why
+from .why_shown import ShownDoc, ShownWhy, shown_why
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -181,7 +182,7 @@ class Loaded:
         `trial`: as `trace` takes it. Raises RunError as `trace` does.
         """
         _check_texts(trial=trial)
-        return shown_trial(self.results, trial)
+        return ShownDoc(recorded_doc(self.results.folder, find_record(self.results, trial)))
 
     def __repr__(self) -> str:
         """Return the run's name, the matrix and the verdict, as a terminal shows them."""

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from whichloop.experiments.compare.results import Results, find_record
+from whichloop.experiments.compare.results import Results
 from whichloop.experiments.why.doc import why_doc
 from whichloop.experiments.why.losses import ArmLosses, BaseRate, PairLosses, Why, losses_explained, pairs_named, required_arms
-from whichloop.experiments.why.trial import recorded_doc
 from whichloop.metrics.trajectory.causes import Cause
 from whichloop.runs.store.files import RunError
 from whichloop.text.doc import Doc
@@ -121,8 +120,3 @@ def shown_why(run: Results, a: str | None = None, b: str | None = None, *, task:
     arms = None if a is None or b is not None else required_arms(run, a)
     losses = losses_explained(run, pairs=pairs, arms=arms, task=task)
     return ShownWhy(why_doc(run, losses, named=b is not None), losses)
-
-
-def shown_trial(run: Results, trial: str) -> ShownDoc:
-    """Return one trial, by its name or a unique part of it. Raises RunError if none or several match, or it has no trace."""
-    return ShownDoc(recorded_doc(run.folder, find_record(run, trial)))
