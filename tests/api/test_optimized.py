@@ -61,7 +61,7 @@ def test_its_run_is_loaded_by_its_name_and_as_an_object(found: OptimizeAnswer) -
     assert named.results.folder == whichloop.load(found).results.folder == found.finding.folder / "test"
     assert repr(whichloop.why(found)) == repr(whichloop.why(named))
     with pytest.raises(ValueError, match=r"run: give a text or a path, got 7"):
-        whichloop.load(7)  # type: ignore[arg-type]
+        whichloop.load(7)
 
 
 def test_a_loop_of_its_test_has_the_optimized_program(found: OptimizeAnswer) -> None:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import AsyncGenerator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -50,7 +50,7 @@ MISSING = ModuleNotFoundError("No module named 'thing'", name="thing")
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_missing_module_is_named_and_not_asked_for_again(stream: bool) -> None:
     client = Lacking(MISSING)
-    model = RealModel(ClientModel("some/model", client, Capabilities()))
+    model = RealModel(ClientModel("some/model", cast("Any", client), Capabilities()))
 
     async def ask() -> None:
         if not stream:
@@ -71,7 +71,7 @@ def test_a_provider_that_says_so_itself_is_a_provider() -> None:
             raise ConnectionError("500: No module named 'thing'")
 
     with pytest.raises(ProviderError) as caught:
-        run_sync(ClientModel("some/model", Remote(MISSING), Capabilities()).complete(REQUEST))
+        run_sync(ClientModel("some/model", cast("Any", Remote(MISSING)), Capabilities()).complete(REQUEST))
     assert caught.value.kind == "connection"
 
 

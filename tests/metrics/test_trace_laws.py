@@ -27,7 +27,6 @@ from whichloop.metrics.trace import (
     TraceError,
     TraceEvent,
     TraceHead,
-    canonical,
 )
 from whichloop.models.profiles import built_in_profiles
 from whichloop.models.receipts import Ledger, call_digest
@@ -35,6 +34,7 @@ from whichloop.protocol import Message
 from whichloop.protocol.chat import NativeCall
 from whichloop.protocol.names import Spec
 from whichloop.protocol.tool_calls import NEVER_RAN
+from whichloop.protocol.values import canonical
 from whichloop.runs.registry import make_loop, make_suite
 from whichloop.runs.trial.trial import FinishedTrial
 

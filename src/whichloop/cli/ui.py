@@ -9,8 +9,6 @@ import typer
 
 from .flags import RUNS, Runs
 
-DATABASES = ("sqlite", "postgresql", "mysql", "mssql")
-
 
 def ui(
     runs: Runs = RUNS,
@@ -27,7 +25,8 @@ def ui(
     from pathlib import Path
 
     from whichloop._extras import is_installed, missing
-    from whichloop.reports.tracking import SERVERS, default_uri, scheme_of, ui_command
+    from whichloop.reports.tracking import default_uri, ui_command
+    from whichloop.runs.config import DATABASES, SERVERS, scheme_of
 
     uri = tracking_uri or default_uri(runs)
     if scheme_of(uri) in SERVERS:

@@ -30,7 +30,7 @@ from whichloop.metrics.statistics import Interval
 from whichloop.protocol import render_value
 from whichloop.protocol.json_text import sha256
 from whichloop.protocol.redact import public_address, redact
-from whichloop.reports.tracking import SERVERS, scheme_of
+from whichloop.runs.config import DATABASES, SERVERS, scheme_of
 from whichloop.runs.folders import run_name
 from whichloop.runs.manifest import ArmEntry
 from whichloop.runs.store.files import MANIFEST
@@ -206,7 +206,6 @@ def _of_design(design: DesignResult, shared: Mapping[str, object]) -> RunEntry:
 
 # --- the store ---
 
-DATABASES = ("sqlite", "postgresql", "mysql", "mssql")
 KNOCK_S = 5.0
 """Seconds within which a server has to answer."""
 MAX_PARAM, MAX_TAG, MAX_KEY, MAX_NAME = 6000, 8000, 250, 250

@@ -14,13 +14,12 @@ from urllib.parse import unquote
 from whichloop._extras import how_to_install, is_installed
 from whichloop.experiments.compare.results import Results
 from whichloop.protocol.redact import MARK, USERINFO, anonymous_address, public_address
-from whichloop.runs.config import CompareConfig
+from whichloop.runs.config import SERVERS, CompareConfig, scheme_of
 
 if TYPE_CHECKING:
     from whichloop.experiments.optimize.result import OptimizationResult
 
 MAX_REASON = 300
-SERVERS = ("http", "https")
 
 
 def default_uri(runs: Path) -> str:
@@ -33,11 +32,6 @@ def ui_command(uri: str) -> str:
     if scheme_of(uri) in SERVERS:
         return anonymous_address(uri).rstrip("/")
     return shlex.join(["whichloop", "ui", "--tracking-uri", public_address(uri)])
-
-
-def scheme_of(uri: str) -> str:
-    """Return the scheme of an address, such as `sqlite` or `http`, without a driver's name."""
-    return uri.partition(":")[0].partition("+")[0].lower()
 
 
 def where_logged(config: CompareConfig, folder: Path) -> tuple[str, ...]:

@@ -40,6 +40,13 @@ IN_FLIGHT, IN_FLIGHT_WITHOUT_WAITS, IN_FLIGHT_LOCAL = 32, 8, 2
 _CONCURRENCY = f"{IN_FLIGHT}, {IN_FLIGHT_WITHOUT_WAITS} if no trial has to wait, {IN_FLIGHT_LOCAL} with a local model"
 MAX_NAME = 200
 """Characters of a run's name."""
+SERVERS, DATABASES = ("http", "https"), ("sqlite", "postgresql", "mysql", "mssql")
+"""Schemes of addresses that MLflow logs to."""
+
+
+def scheme_of(uri: str) -> str:
+    """Return the scheme of an address, such as `sqlite` or `http`, without a driver's name."""
+    return uri.partition(":")[0].partition("+")[0].lower()
 
 
 _LIMIT = re.compile(r"(\$?)\s*(\d+(?:\.\d+)?(?:e[+-]?\d{1,2})?)\s*([a-z]*)", re.ASCII)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,7 +17,7 @@ from whichloop.checks.program.naming import agent_of
 from whichloop.programs.function import FunctionLoop
 from whichloop.protocol import Message, Reply, Request
 
-LIMITS = {"max_requests": 25, "hang_s": 0.2}
+LIMITS: dict[str, Any] = {"max_requests": 25, "hang_s": 0.2}
 MISTAKES = ("cut_json", "cut_length", "list_arguments", "missing_argument", "wrong_type", "unknown_tool")
 TROUBLE = ("rate_limit", "server_error_once", "dropped", "cut_stream")
 

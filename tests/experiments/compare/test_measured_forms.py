@@ -24,7 +24,7 @@ from whichloop.metrics.arm_info import ArmInfo
 from whichloop.metrics.comparison import Comparison, compare
 from whichloop.models.profiles import load_profile
 from whichloop.runs.config import CompareConfig
-from whichloop.runs.schedule import manifest_changes
+from whichloop.runs.manifest import manifest_changes
 from whichloop.runs.store.files import RunError
 
 FORMS = {"finish": "native", "bare": "text"}

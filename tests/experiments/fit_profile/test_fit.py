@@ -18,7 +18,7 @@ from whichloop.experiments.fit_profile.estimates import cluster_rate, estimate_c
 from whichloop.experiments.fit_profile.forgetting import RecallPoint, fault_share, forgetting_rates, recall_point
 from whichloop.experiments.fit_profile.tally import Strikes, flaky_shares
 from whichloop.metrics.statistics import wilson
-from whichloop.models.faults import spoil
+from whichloop.models.faults import spoiled_forms
 from whichloop.models.feedback import Level
 from whichloop.models.profiles import FAULT_KINDS, load_profile
 from whichloop.protocol import Reply, ToolCall
@@ -121,7 +121,7 @@ def test_damage_is_told_by_the_reply(arguments, kind, native):
     text = json.dumps({"thought": "Next.", "tool_name": "add", "arguments": arguments})
     clean = Reply("Next.", (native_call(ToolCall("add", arguments)),)) if native else Reply(text)
     assert wire_damage(clean, False) == ""
-    assert wire_damage(spoil(kind, clean), True) == kind
+    assert wire_damage(spoiled_forms(kind, clean)[0], True) == kind
 
 
 SIMULATED = 6_000

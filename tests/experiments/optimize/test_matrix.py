@@ -46,7 +46,7 @@ def test_each_optimizer_ends_on_each_design_with_a_program_that_loads_and_gains_
     loaded = LoopProgram(own)
     loaded.load(str(found.program))
     programs = (
-        with_program(own, found.program).predictors,  # type: ignore[type-var]  # all five are
+        with_program(own, found.program).predictors,  # type: ignore[type-var, attr-defined]  # all five are
         make_loop(parse_spec(f"{loop}@{found.program}")).predictors,  # type: ignore[attr-defined]
         loaded.program,
     )

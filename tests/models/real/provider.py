@@ -160,7 +160,8 @@ def in_turn(*answers: CannedAnswer) -> Rule:
 
 async def _ask(model: Any, request: Request) -> Reply:
     try:
-        return await model.complete(request)
+        reply: Reply = await model.complete(request)
+        return reply
     finally:
         await model.aclose()
 

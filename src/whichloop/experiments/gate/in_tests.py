@@ -16,7 +16,6 @@ from whichloop.checks.shared.pytest_items import check_not_async
 from whichloop.experiments.compare.run import prepare, run_apart
 from whichloop.protocol.names import program_spec
 from whichloop.protocol.own_code import raised_in
-from whichloop.pytest_plugin import ANNOTATION, GATE
 from whichloop.runs.config import CompareConfig, config_from
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.permissions import Permissions, own_code
@@ -28,6 +27,9 @@ from .ci import annotation, append_summary, error_summary, literal, to_summary, 
 from .doc import gate_doc, title_of
 from .judge import GateResult, judge
 from .rerun import config_again, prepare_again, project_permissions, run_and_judge
+
+GATE, ANNOTATION = "whichloop_gate", "github_annotation"
+"""As the plugin has them, which imports this module where a test asks for the gate, and is above it."""
 
 OWN = ("program", "baseline", "metrics", "accept")
 """Keywords of a call, or of the marker, that are no settings of a comparison."""
