@@ -96,7 +96,9 @@ def _model(manifest: Manifest) -> str:
     """Return the model as the tables name it: a local one's weights, and whether it was constrained and its prompts optimized."""
     (name,) = {arm.model for arm in manifest.arms}
     weights = manifest.weights.get(name)
-    named = f"`{name}`" if weights is None else f"`{name.partition(':')[0]}` ({weights['file']}, {weights['sha256'][:DIGEST_CHARS]})"
+    named = f"`{name}`"
+    if weights is not None:
+        named = f"`{name.partition(':')[0]}` ({weights['file']}, {weights['sha256'][:DIGEST_CHARS]})"
     constrained = ", constrained" if manifest.config.get("provider", {}).get("constrain") else ""
     return named + constrained + (", with optimized prompts" if any(arm.program for arm in manifest.arms) else "")
 
