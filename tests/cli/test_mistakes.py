@@ -67,7 +67,7 @@ MISTAKES = [
     ("compare --config sly.toml", "sly.toml: lops\\x1b[2J\\x202e: there is no such setting"),
     ("compare --config keyed.toml", "keyed.toml: provider: Input should be a valid dictionary"),
     ("compare --suite csv --data none.csv", "none.csv: no such file"),
-    ("report .", ".: not a run directory (it has no manifest.json)"),
+    ("report .", "no run '.' in runs; known: none"),
     ("report torn.toml", "torn.toml is a file, not a run; whichloop import torn.toml reads results of other tools"),
     ("gate --baseline none.json", "none.json: no such file; whichloop gate RUN --bless --output none.json writes one"),
     ("gate --baseline empty.json", "empty.json: not a baseline"),
