@@ -26,6 +26,7 @@ class Refused(NamedTuple):
 
 USER = {"role": "user", "content": "?"}
 CALL = {"id": "c1", "type": "function", "function": {"name": NAME, "arguments": "{}"}}
+FLAT = {"id": "c1", "type": "function", "name": NAME, "arguments": "{}"}
 TOOL = {"type": "function", "function": {"name": NAME, "parameters": PARAMETERS}}
 
 
@@ -49,6 +50,7 @@ _CHAT: tuple[tuple[Any, ...], ...] = (
     ("an image", _said({"role": "user", "content": [{"type": "image_url"}]}), "messages.1.content.0"),
     ("an answer of the assistant without content and calls", _said({"role": "assistant", "content": None}), "messages.1"),
     ("a call of a name with other characters", _calling(function={"name": "a b", "arguments": "{}"}), "messages.1.tool_calls.0"),
+    ("a call without its function", _said({"role": "assistant", "tool_calls": [FLAT]}), "messages.1.tool_calls.0.function"),
     ("more than 128 tools", {"tools": [TOOL | {"function": {"name": f"t{n}"}} for n in range(129)]}, "tools"),
     ("a tool's name such as a.b", _tool(name="a.b"), "tools"),
     ("parameters that are not an object's", _tool(parameters={}), "tools.0.function.parameters"),
