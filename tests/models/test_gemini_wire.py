@@ -111,6 +111,7 @@ def answered(name: str, call_id: str = "", response: Any = None) -> dict[str, An
         ([called("a", "x"), called("a", "y")], [answered("a"), answered("a")], ["x", "y"]),
         ([called("a", "x"), called("a", "y")], [answered("a", "y"), answered("a", "x")], ["y", "x"]),
         ([called("a"), called("b")], [answered("b"), answered("a")], ["call_1", "call_0"]),
+        ([called("a"), called("b")], [answered("x"), answered("y", "z")], ["call_0", "call_1"]),
         ([called("a", thoughtSignature=signature("call_7_0"))], [answered("a")], ["call_7_0"]),
     ],
 )

@@ -212,13 +212,12 @@ def _conversation(contents: Sequence[_Content]) -> list[Message]:
 
 
 def _results(answers: Sequence[_Answer], calls: Sequence[NativeCall], where: str) -> Iterator[Message]:
-    """Yield each answer as the result of its call, which it names by the id, else by the function's name. Raises BadRequest."""
+    """Yield each answer as the result of the first call of its id, else of its function's name, else at all. Raises BadRequest."""
     left = list(calls)
     for answer in answers:
-        named = [call for call in left if call.name == answer.name]
-        call = next((call for call in left if call.id == answer.id), named[0] if named else None)
-        if call is None:
+        if not left:
             raise BadRequest(f"{where}: the answer of '{answer.name[:64]}' follows no call", where)
+        call = max(left, key=lambda call: (call.id == answer.id, call.name == answer.name))
         left.remove(call)
         yield Message("tool", answer.text, call_id=call.id)
 
