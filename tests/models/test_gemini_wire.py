@@ -90,7 +90,7 @@ def test_schemas_become_json_schema() -> None:
         "n": {"type": ["integer", "null"]},
     }
     in_json = {"responseMimeType": "application/json"}
-    asked = ask(generationConfig=in_json | {"responseSchema": given_schema | {"required": ["s"]}})
+    asked = ask(generationConfig=in_json | {"responseSchema": given_schema | {"required": "s"}})
     assert asked.request.response_schema == {"type": "object", "properties": read, "required": ["s"]}
     assert ask(generationConfig=in_json | {"responseJsonSchema": {"const": 1}}).request.response_schema == {"const": 1}
     assert ask(generationConfig=in_json).request.response_schema == {}
