@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whichloop.models.server.server import segments, wire_for
-from whichloop.models.wires.base import Incoming, WireRequest
+from whichloop.models.wires.base import BadRequest, Incoming, WireRequest
 from whichloop.models.wires.gemini import GEMINI, signature
 from whichloop.protocol import Message, NativeCall, Reply, Sampling, ToolSpec
 
@@ -78,6 +79,15 @@ def test_every_field_of_a_request_is_read_in_either_case(named: Any) -> None:
     )
     assert request.tools == (ToolSpec("add", "Adds.", {"type": "object", "properties": {"a": {"type": "integer"}}}),)
     assert request.sampling == Sampling(0.5, 9, 1, 3, ("END",))
+
+
+@pytest.mark.parametrize("named", [dict, in_snake_case])
+def test_a_count_may_be_of_a_whole_request_in_one_field(named: Any) -> None:
+    body = named({"generateContentRequest": {"model": "x", "contents": [ASK]}})
+    incoming = Incoming(body, segments("/v1beta/models/x:countTokens"))
+    assert GEMINI.read(incoming).request == ask().request
+    with pytest.raises(BadRequest):
+        GEMINI.read(replace(incoming, body={"generateContentRequest": 5}))
 
 
 def test_schemas_become_json_schema() -> None:

@@ -188,6 +188,8 @@ class _Body(_Camel):
 
 def read_request(body: Any, model: str, verb: str, *, is_sse: bool) -> WireRequest:
     """Read a request from a decoded JSON body. Raises BadRequest. `is_sse`: a stream as server-sent events."""
+    if verb == "countTokens" and isinstance(body, dict):  # the whole request may stand in one field
+        body = body.get("generateContentRequest", body.get("generate_content_request", body))
     data = base.read_body(_Body, body, _UNUSED)
     messages = _conversation(data.contents)
     base.check_history(messages, "contents")
