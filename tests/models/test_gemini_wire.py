@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whichloop.models.server.server import segments, wire_for
-from whichloop.models.wires.base import Incoming, WireRequest
+from whichloop.models.wires.base import BadRequest, Incoming, WireRequest
 from whichloop.models.wires.gemini import GEMINI, signature
 from whichloop.protocol import Message, NativeCall, Reply, Sampling, ToolSpec
 
@@ -80,6 +81,15 @@ def test_every_field_of_a_request_is_read_in_either_case(named: Any) -> None:
     assert request.sampling == Sampling(0.5, 9, 1, 3, ("END",))
 
 
+@pytest.mark.parametrize("named", [dict, in_snake_case])
+def test_a_count_may_be_of_a_whole_request_in_one_field(named: Any) -> None:
+    body = named({"generateContentRequest": {"model": "x", "contents": [ASK]}})
+    incoming = Incoming(body, segments("/v1beta/models/x:countTokens"))
+    assert GEMINI.read(incoming).request == ask().request
+    with pytest.raises(BadRequest):
+        GEMINI.read(replace(incoming, body={"generateContentRequest": 5}))
+
+
 def test_schemas_become_json_schema() -> None:
     text = {"type": "STRING", "enum": ["a", "b"], "example": "a"}
     several = {"type": "ARRAY", "items": {"any_of": [{"type": "number"}, {"type": "NULL"}]}, "maxItems": "3"}
@@ -90,7 +100,7 @@ def test_schemas_become_json_schema() -> None:
         "n": {"type": ["integer", "null"]},
     }
     in_json = {"responseMimeType": "application/json"}
-    asked = ask(generationConfig=in_json | {"responseSchema": given_schema | {"required": ["s"]}})
+    asked = ask(generationConfig=in_json | {"responseSchema": given_schema | {"required": "s"}})
     assert asked.request.response_schema == {"type": "object", "properties": read, "required": ["s"]}
     assert ask(generationConfig=in_json | {"responseJsonSchema": {"const": 1}}).request.response_schema == {"const": 1}
     assert ask(generationConfig=in_json).request.response_schema == {}
@@ -111,6 +121,7 @@ def answered(name: str, call_id: str = "", response: Any = None) -> dict[str, An
         ([called("a", "x"), called("a", "y")], [answered("a"), answered("a")], ["x", "y"]),
         ([called("a", "x"), called("a", "y")], [answered("a", "y"), answered("a", "x")], ["y", "x"]),
         ([called("a"), called("b")], [answered("b"), answered("a")], ["call_1", "call_0"]),
+        ([called("a"), called("b")], [answered("x"), answered("y", "z")], ["call_0", "call_1"]),
         ([called("a", thoughtSignature=signature("call_7_0"))], [answered("a")], ["call_7_0"]),
     ],
 )

@@ -18,7 +18,7 @@ from whichloop.models.server import Server
 from whichloop.protocol import ContextOverflow, ProviderError, Reply, ToolCall, Usage
 
 from . import bench
-from .served import QUESTION, Book, client, failure, fixed, of, run, specs
+from .served import QUESTION, Book, client, failure, fixed, of, run, specs, struck
 
 LIMIT = 9
 """Most replies of a loop."""
@@ -207,6 +207,12 @@ def test_a_failure_is_raised_as_the_vendors_own_whole_and_in_a_stream(vendor: st
             assert (raised.status if vendor == "gemini" else type(raised)) == expected
             if said is FAILURES[0]:
                 assert "retry in 3s" in raised.message if vendor == "gemini" else raised.response.headers["retry-after"] == "3"
+
+
+@vendors
+def test_a_garbled_stream_is_an_error_of_the_client_and_not_its_end(vendor: str) -> None:
+    with pytest.raises((json.JSONDecodeError, genai.errors.UnknownApiResponseError)):
+        asking(vendor, Book(any=struck("provider.garbled")), CLIENTS[vendor].stream)
 
 
 def test_unknown_model_trial_and_codec() -> None:

@@ -26,6 +26,7 @@ class Refused(NamedTuple):
 
 USER = {"role": "user", "content": "?"}
 CALL = {"id": "c1", "type": "function", "function": {"name": NAME, "arguments": "{}"}}
+FLAT = {"id": "c1", "type": "function", "name": NAME, "arguments": "{}"}
 TOOL = {"type": "function", "function": {"name": NAME, "parameters": PARAMETERS}}
 
 
@@ -49,6 +50,7 @@ _CHAT: tuple[tuple[Any, ...], ...] = (
     ("an image", _said({"role": "user", "content": [{"type": "image_url"}]}), "messages.1.content.0"),
     ("an answer of the assistant without content and calls", _said({"role": "assistant", "content": None}), "messages.1"),
     ("a call of a name with other characters", _calling(function={"name": "a b", "arguments": "{}"}), "messages.1.tool_calls.0"),
+    ("a call without its function", _said({"role": "assistant", "tool_calls": [FLAT]}), "messages.1.tool_calls.0.function"),
     ("more than 128 tools", {"tools": [TOOL | {"function": {"name": f"t{n}"}} for n in range(129)]}, "tools"),
     ("a tool's name such as a.b", _tool(name="a.b"), "tools"),
     ("parameters that are not an object's", _tool(parameters={}), "tools.0.function.parameters"),
@@ -122,13 +124,18 @@ def _taking(**schema: Any) -> dict[str, Any]:
     return _functions({"name": NAME, "parameters": {"type": "OBJECT", "properties": {"a": schema}}})
 
 
+_TAKEN = "tools.0.functionDeclarations.0.parameters.properties.a"
+_BROKEN = {"maxLength": "abc", "required": 5, "enum": 5, "pattern": 5, "minimum": "1", "anyOf": {}}
+"""Values that these fields of a schema do not take."""
+
 _GEMINI: tuple[tuple[Any, ...], ...] = (
     ("no contents", {"contents": []}, "contents"),
     ("an image", {"contents": [{"parts": [{"inlineData": {}}]}]}, "contents.0"),
     ("a role such as function", {"contents": [ASK, {"role": "function", "parts": [ANSWER]}]}, "contents.1.role"),
     ("a function's name such as 1a", _functions({"name": "1a"}), "tools"),
     ("more than 512 functions", _functions(*({"name": f"t{n}"} for n in range(513))), "tools"),
-    ("additionalProperties in parameters", _taking(type="OBJECT", additionalProperties=False), "tools"),
+    ("additionalProperties in parameters", _taking(type="OBJECT", additionalProperties=False), f"{_TAKEN}.additionalProperties"),
+    *((f"no {name} of a schema", _taking(type="STRING", **{name: value}), f"{_TAKEN}.{name}") for name, value in _BROKEN.items()),
     ("a schema beside a reply in text", {"tools": None, "generationConfig": {"responseSchema": {"type": "STRING"}}}, "generation"),
     ("more than one candidate", {"generationConfig": {"candidateCount": 2}}, "generationConfig.candidateCount"),
     ("a field that the API lacks", {"messages": []}, "messages"),

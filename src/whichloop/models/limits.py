@@ -25,6 +25,7 @@ class Permit:
     """What the request is expected to take; what it took once that is known."""
     halvings: int
     """How often the concurrency had been halved: requests of one crowd halve it once."""
+    is_recent: bool = False
 
 
 class Limits:
@@ -41,6 +42,7 @@ class Limits:
         self.requests_per_minute, self.tokens_per_minute = requests_per_minute, tokens_per_minute
         self.under_way = set[Permit]()
         self._recent = deque[Permit]()
+        self._recent_tokens = 0
         self._halvings = 0
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -61,23 +63,27 @@ class Limits:
             permit = Permit(loop.time(), tokens, self._halvings)
             self.under_way.add(permit)
             if self.requests_per_minute is not None or self.tokens_per_minute is not None:
+                permit.is_recent = True
                 self._recent.append(permit)
+                self._recent_tokens += tokens
             return permit
 
     def wait_s(self, tokens: int, now: float) -> float:
         """Return the seconds until there is room within a minute if nothing else is spent; 0 if there is."""
         while self._recent and now >= self._recent[0].at + WINDOW_S:
-            self._recent.popleft()
+            old = self._recent.popleft()
+            old.is_recent = False
+            self._recent_tokens -= old.tokens
         wait_s = 0.0
-        for limit, amount, spent in (
-            (self.requests_per_minute, 1, [1] * len(self._recent)),
-            (self.tokens_per_minute, tokens, [permit.tokens for permit in self._recent]),
+        for limit, amount, spent, of_tokens in (
+            (self.requests_per_minute, 1, len(self._recent), False),
+            (self.tokens_per_minute, tokens, self._recent_tokens, True),
         ):
-            over = 0 if limit is None else sum(spent) + min(amount, limit) - limit
-            for permit, share in zip(self._recent, spent, strict=True):
+            over = 0 if limit is None else spent + min(amount, limit) - limit
+            for permit in self._recent:
                 if over <= 0:
                     break
-                over -= share
+                over -= permit.tokens if of_tokens else 1
                 wait_s = max(wait_s, permit.at + WINDOW_S - now)
         return wait_s
 
@@ -88,6 +94,7 @@ class Limits:
         self.under_way.remove(permit)
         self._freed.set()
         if tokens is not None:
+            self._recent_tokens += tokens - permit.tokens if permit.is_recent else 0
             permit.tokens = tokens
         if replied:
             self.allowed = min(self.allowed + 1 / self.allowed, self.most)

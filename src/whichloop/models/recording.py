@@ -16,6 +16,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
 from io import FileIO
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Self, TypeVar, cast
@@ -50,6 +51,12 @@ class RecordingError(ProviderError):
 Form = TypeVar("Form", bound=BaseModel)
 
 
+@lru_cache(maxsize=4096)
+def _without_secrets(text: str) -> Any:
+    """Return JSON without secrets; a conversation shows the same messages again and again."""
+    return redact_json(load_json(text))
+
+
 def canonical(request: Request) -> dict[str, Any]:
     """Return a request as recordings know it: without secrets, and with call ids, which providers make up, by their order.
 
@@ -61,8 +68,12 @@ def canonical(request: Request) -> dict[str, Any]:
             if name in holder:
                 holder[name] = names.setdefault(holder[name], f"call_{len(names)}")
     value |= {name: float(value[name]) for name in ("temperature", "top_p") if name in value}  # 0 asks for the same as 0.0
-    made: dict[str, Any] = redact_json(load_json(canonical_json(value)))
-    return made
+    return {
+        name: [_without_secrets(canonical_json(item)) for item in part]
+        if isinstance(part, list)
+        else _without_secrets(canonical_json(part))
+        for name, part in value.items()
+    }
 
 
 class Use(NamedTuple):
@@ -291,6 +302,7 @@ class Recordings:
         self.replayed = self.recorded = 0
         self.first_miss = ""
         """The first miss of a replay and its difference, in several lines; empty if there was none."""
+        _without_secrets.cache_clear()  # what is a secret may have changed
         self._opened: dict[str, Recording] = {}
 
     def of(self, model: str) -> Recording:

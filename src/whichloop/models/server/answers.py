@@ -229,7 +229,8 @@ class Chat:
             half = half[: len(half) // 2]
             if not request.stream:
                 return WireAnswer((half,), {**JSON, "Content-Length": str(len(half))})
-            return _stream(request, iter([half]), wire.stream_end)
+            name = next(wire.events(request, _BROKEN_OFF, stamp)).get("type", "")
+            return _stream(request, iter([(name, half)]), wire.stream_end)
         if struck == "provider.interrupted" and request.stream:
             return _stream(request, wire.failed_events(request, _BROKEN_OFF, failure, stamp), b"")
         if isinstance(error, ProviderError) and error.kind == "connection":
@@ -246,15 +247,14 @@ def whole(wire: Wire, request: WireRequest, stamp: Stamp, reply: Reply) -> WireA
     return _stream(request, wire.events(request, reply, stamp), wire.stream_end)
 
 
-def _stream(request: WireRequest, events: Iterator[dict[str, Any] | bytes], end: bytes) -> WireAnswer:
+def _stream(request: WireRequest, events: Iterator[dict[str, Any] | tuple[str, bytes]], end: bytes) -> WireAnswer:
     """Write events as they are sent (html.spec.whatwg.org, "Server-sent events"), or as one list of them."""
     pieces = []
     for place, event in enumerate(events):
-        data = event if isinstance(event, bytes) else json_bytes(event)
+        name, data = event if isinstance(event, tuple) else (event.get("type", ""), json_bytes(event))
         if request.listed:
             pieces.append((b",\r\n" if place else b"[") + data)
         else:
-            name = "" if isinstance(event, bytes) else event.get("type", "")
             pieces.append((f"event: {name}\n".encode() if name else b"") + b"data: " + data + b"\n\n")
     pieces.append(b"]" if request.listed else end)
     return WireAnswer(tuple(filter(None, pieces)), JSON if request.listed else SSE)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AliasChoices, AliasPath, BeforeValidator, Field, model_validator
+from pydantic import AliasChoices, BeforeValidator, Field, model_validator
 
 from whichloop.models.scripted_calls import pieces
 from whichloop.protocol import Message, NativeCall, Reply, Request, Sampling, Usage
@@ -33,11 +33,15 @@ _Content = Annotated[
 _CallId = Annotated[str, Field(min_length=1, max_length=40)]
 
 
+class _CalledFunction(Fields):
+    name: Name
+    arguments: base.Arguments
+
+
 class _Call(Fields):
     id: _CallId
     type: Literal["function"]
-    name: Name = Field(validation_alias=AliasPath("function", "name"))
-    arguments: base.Arguments = Field(validation_alias=AliasPath("function", "arguments"))
+    function: _CalledFunction
 
 
 class _Message(Fields):
@@ -61,9 +65,7 @@ class _Message(Fields):
         if self.role != "assistant":
             return Message("user" if self.role == "user" else "system", text)
         made = self.tool_calls or ()
-        return Message(
-            "assistant", text, tuple(NativeCall(one.id, one.name, base.written_arguments(one.arguments)) for one in made)
-        )
+        return Message("assistant", text, tuple(NativeCall(one.id, one.function.name, one.function.arguments) for one in made))
 
 
 class _Tool(Fields):

@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
 from whichloop.models.scripted_calls import pieces
@@ -79,36 +79,63 @@ class _Content(_Camel):
         return "".join(part.text or "" for part in self.parts if not part.thought)
 
 
-_KINDS = ("string", "number", "integer", "boolean", "array", "object", "null")
-_COUNTS = frozenset({"maxItems", "minItems", "maxProperties", "minProperties", "maxLength", "minLength"})
-_SAME = _COUNTS | {"format", "title", "description", "enum", "required", "pattern", "default", "minimum", "maximum"}
-"""Fields of a schema in Gemini's own form that JSON Schema has, too."""
-_OTHER = frozenset({"type", "properties", "items", "anyOf", "nullable", "example", "propertyOrdering"})
+_Texts = Annotated[list[str] | None, BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
+_Count = Annotated[int | None, BeforeValidator(lambda value: int(value) if isinstance(value, str) and value.isdecimal() else value)]
+"""Protocol buffers write whole numbers of 64 bits as text."""
 
 
-def _json_schema(given: Any) -> dict[str, Any]:
-    """Return a schema in Gemini's own form, a part of OpenAPI's, as JSON Schema. Raises ValueError for what is none."""
-    schema = {to_camel(name): value for name, value in given.items() if value is not None} if isinstance(given, dict) else {}
-    for name in schema.keys() - _SAME - _OTHER:
-        raise ValueError(f"a schema has no field {name!r}")
-    kind, properties, options = str(schema.get("type", "")).lower(), schema.get("properties", {}), schema.get("anyOf", [])
-    if kind not in _KINDS and (kind or not options):
-        raise ValueError(f"a schema has the type {', '.join(_KINDS)} in capitals, or anyOf")
-    if not isinstance(properties, dict) or not isinstance(options, list) or (kind == "array" and "items" not in schema):
-        raise ValueError("of a schema, properties are an object, anyOf is a list, and an ARRAY has items")
-    read = {name: value for name, value in schema.items() if name in _SAME}
-    for name in read.keys() & _COUNTS:  # protocol buffers write whole numbers of 64 bits as text
-        read[name] = int(read[name]) if str(read[name]).isdecimal() else read[name]
-    if kind:
-        read["type"] = [kind, "null"] if schema.get("nullable") else kind
-    if kind == "object":
-        read["properties"] = {name: _json_schema(inner) for name, inner in properties.items()}
-    if "items" in schema:
-        read["items"] = _json_schema(schema["items"])
-    return read | ({"anyOf": list(map(_json_schema, options))} if options else {})
+class _Schema(_Camel):
+    """A schema in Gemini's own form, a part of OpenAPI's: JSON Schema stands in other fields."""
 
+    model_config = ConfigDict(extra="forbid")
 
-_Schema = Annotated[dict[str, Any], AfterValidator(_json_schema)]
+    type: Annotated[
+        Literal["STRING", "NUMBER", "INTEGER", "BOOLEAN", "ARRAY", "OBJECT", "NULL"] | None,
+        BeforeValidator(lambda value: value.upper() if isinstance(value, str) else value),
+    ] = None
+    format: str | None = None
+    title: str | None = None
+    description: str | None = None
+    nullable: bool | None = None
+    enum: _Texts = None
+    max_items: _Count = None
+    min_items: _Count = None
+    properties: dict[str, _Schema] | None = None
+    required: _Texts = None
+    min_properties: _Count = None
+    max_properties: _Count = None
+    min_length: _Count = None
+    max_length: _Count = None
+    pattern: str | None = None
+    example: Any = None
+    any_of: base.Items[_Schema] | None = None
+    property_ordering: _Texts = None
+    default: Any = None
+    items: _Schema | None = None
+    minimum: float | None = None
+    maximum: float | None = None
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> Self:
+        if self.type is None and not self.any_of:
+            raise ValueError("type is missing")
+        if self.type == "ARRAY" and self.items is None:
+            raise ValueError("items is missing")
+        return self
+
+    def json_schema(self) -> dict[str, Any]:
+        """Return the same as JSON Schema."""
+        others = {"type", "nullable", "example", "property_ordering", "properties", "items", "any_of"}
+        schema = self.model_dump(by_alias=True, exclude_none=True, exclude=others)
+        if self.type is not None:
+            schema["type"] = [self.type.lower(), "null"] if self.nullable else self.type.lower()
+        if self.type == "OBJECT":
+            schema["properties"] = {name: inner.json_schema() for name, inner in (self.properties or {}).items()}
+        if self.items is not None:
+            schema["items"] = self.items.json_schema()
+        if self.any_of:
+            schema["anyOf"] = [inner.json_schema() for inner in self.any_of]
+        return schema
 
 
 class _Function(_Camel):
@@ -161,14 +188,15 @@ class _Body(_Camel):
 
 def read_request(body: Any, model: str, verb: str, *, is_sse: bool) -> WireRequest:
     """Read a request from a decoded JSON body. Raises BadRequest. `is_sse`: a stream as server-sent events."""
+    if verb == "countTokens" and isinstance(body, dict):  # the whole request may stand in one field
+        body = body.get("generateContentRequest", body.get("generate_content_request", body))
     data = base.read_body(_Body, body, _UNUSED)
     messages = _conversation(data.contents)
     base.check_history(messages, "contents")
     if data.system_instruction is not None and (system := data.system_instruction.text):
         messages.insert(0, Message("system", system))
     declared = [function for tool in data.tools or () for function in tool.function_declarations]
-    specs = [ToolSpec(one.name, one.description or "", one.parameters or one.parameters_json_schema or {}) for one in declared]
-    tools = base.checked_tools(specs, MAX_FUNCTIONS, _NAME)
+    tools = base.checked_tools([_spec(function) for function in declared], MAX_FUNCTIONS, _NAME)
     config, metadata = data.generation_config, data.labels or {}
     schema = _reply_schema(config)
     if tools and schema is not None:
@@ -212,15 +240,19 @@ def _conversation(contents: Sequence[_Content]) -> list[Message]:
 
 
 def _results(answers: Sequence[_Answer], calls: Sequence[NativeCall], where: str) -> Iterator[Message]:
-    """Yield each answer as the result of its call, which it names by the id, else by the function's name. Raises BadRequest."""
+    """Yield each answer as the result of the first call of its id, else of its function's name, else at all. Raises BadRequest."""
     left = list(calls)
     for answer in answers:
-        named = [call for call in left if call.name == answer.name]
-        call = next((call for call in left if call.id == answer.id), named[0] if named else None)
-        if call is None:
+        if not left:
             raise BadRequest(f"{where}: the answer of '{answer.name[:64]}' follows no call", where)
+        call = max(left, key=lambda call: (call.id == answer.id, call.name == answer.name))
         left.remove(call)
         yield Message("tool", answer.text, call_id=call.id)
+
+
+def _spec(function: _Function) -> ToolSpec:
+    own = function.parameters.json_schema() if function.parameters else function.parameters_json_schema
+    return ToolSpec(function.name, function.description or "", own or {})
 
 
 def _choice(calling: _Calling | None, tools: Sequence[ToolSpec]) -> str | None:
@@ -243,7 +275,7 @@ def _reply_schema(config: _Config) -> Mapping[str, Any] | None:
         if has_schema:
             raise BadRequest(f"{where}: only with responseMimeType application/json", where)
         return None
-    return config.response_schema or config.response_json_schema or {}
+    return config.response_schema.json_schema() if config.response_schema else config.response_json_schema or {}
 
 
 _SIGNED_BY = b"whichloop:"
