@@ -73,6 +73,7 @@ def test_an_answer_that_it_posts_counts_and_not_what_it_prints_and_the_last_one_
     ("code", "said"),
     [
         ("import sys; sys.exit('the pump is dry')", "exit code 1: the pump is dry"),
+        ("open('/dev/stderr', 'w').write('dry'); open('/dev/stderr', 'w'); raise SystemExit(1)", "exit code 1: dry"),
         ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "SIGSEGV: it wrote nothing"),
         ("pass", "ended without an answer: it printed nothing, and posted none"),
         ("import sys\nwhile True: sys.stdout.write('x' * 65536)", f"flood: it printed more than {MAX_ANSWER_BYTES:,} bytes"),
@@ -88,6 +89,7 @@ def test_each_end_without_an_answer_says_what_happened(code, said):
     [
         ("import sys; sys.stdout.buffer.write(b'\\xff\\x00 garbage')", "\ufffd\x00 garbage"),
         ("import sys; sys.stderr.write('x' * 5_000_000); print('42')", "42"),
+        ("print('thinking', flush=True); open('/dev/stdout', 'w').write('42')", "thinking\n42"),
         ("import sys; print(len(sys.stdin.read()))", "5000000"),
     ],
 )

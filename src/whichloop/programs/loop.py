@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import re
@@ -10,16 +11,16 @@ import shutil
 import signal
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, Any, ClassVar, Self
+from typing import Any, BinaryIO, ClassVar, Self
 
 from whichloop.protocol import SILENT, CallsIn, ContextOverflow, Model, Observer, Outcome, ProviderError, Query, StopReason, Toolbox
 from whichloop.protocol.json_text import Json
 
 from .gateway import MODEL, ProgramTrial, served
-from .worker import MAX_LAST_WORDS, Solver, SolverFailed, kill_group, run_in_worker
+from .worker import LEFTOVER_S, Solver, SolverFailed, keep_last, kill_group, run_in_worker
 
 DEFAULT_STEPS = 10
 
@@ -129,10 +130,6 @@ def outcome(trial: ProgramTrial, message: Mapping[str, object]) -> Outcome:
 
 MAX_ANSWER_BYTES = 1 << 20
 """What a program may print on standard output, where nothing but its answer belongs."""
-MAX_LOG_BYTES = 1 << 28
-"""What it may write to standard error; then it is ended."""
-LOOK_S = 0.1
-"""Seconds between two looks at how much a program has written."""
 _ERROR = re.compile(r"\w*(?:Error|Exception|error|panic|fatal)\b.*\S")
 """What lines that name an error have; Node writes its version below them."""
 
@@ -166,27 +163,51 @@ async def run_executable(
     `folder`: where it runs; None for the current directory. Whatever ends this call, the process and all that it has started in its
     group are killed. Raises OSError if it cannot be started.
     """
-    with tempfile.TemporaryFile() as asked, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
-        # Files, not pipes: a program that does not read its question keeps nobody waiting, nor whoever inherits what it writes to.
+    last_words = bytearray()
+    with tempfile.TemporaryFile() as asked:  # a program that does not read its question keeps nobody waiting
         asked.write(question.encode("utf-8", "replace"))
         asked.seek(0)
-        process = await asyncio.create_subprocess_exec(
-            *words, stdin=asked, stdout=out, stderr=errors, env=environment, cwd=folder, start_new_session=True
-        )
-        exited = asyncio.create_task(process.wait())
+        async with _pipe() as (out, stdout), _pipe() as (errors, stderr):
+            process = await asyncio.create_subprocess_exec(
+                *words, stdin=asked, stdout=out, stderr=errors, env=environment, cwd=folder, start_new_session=True
+            )
+            out.close()
+            errors.close()
+            exited = asyncio.create_task(process.wait())
+            reading = asyncio.create_task(up_to(stdout, MAX_ANSWER_BYTES + 1))
+            dropping = asyncio.create_task(keep_last(stderr, last_words))
+            try:
+                await asyncio.wait({exited, reading}, return_when=asyncio.FIRST_COMPLETED)
+                if exited.done() or len(await reading) <= MAX_ANSWER_BYTES:  # it may close its output long before it ends
+                    await asyncio.wait({exited})
+            finally:
+                kill_group(process)
+                await asyncio.wait({exited})
+                await asyncio.wait({reading, dropping}, timeout=LEFTOVER_S)
+    printed, _ = await asyncio.gather(reading, dropping)  # the pipes are closed, whoever else holds them open
+    return process_message(exited.result(), printed, last_words.decode("utf-8", "replace"))
+
+
+@contextlib.asynccontextmanager
+async def _pipe() -> AsyncIterator[tuple[BinaryIO, asyncio.StreamReader]]:
+    """Give a pipe whose end does not depend on the process: asyncio's own would wait for whoever inherited it."""
+    read_end, write_end = os.pipe()
+    reader = asyncio.StreamReader()
+    with open(read_end, "rb", 0) as source, open(write_end, "wb", 0) as sink:
+        protocol = asyncio.StreamReaderProtocol(reader)
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, source)
         try:
-            while not exited.done() and _size(out) <= MAX_ANSWER_BYTES and _size(errors) <= MAX_LOG_BYTES:
-                await asyncio.wait({exited}, timeout=LOOK_S)
+            yield sink, reader
         finally:
-            kill_group(process)
-            await asyncio.wait({exited})
-        out.seek(0)
-        errors.seek(max(0, _size(errors) - MAX_LAST_WORDS))
-        return process_message(exited.result(), out.read(MAX_ANSWER_BYTES + 1), errors.read().decode("utf-8", "replace"))
+            transport.close()
 
 
-def _size(file: IO[bytes]) -> int:
-    return os.fstat(file.fileno()).st_size
+async def up_to(reader: Any, count: int) -> bytes:
+    """Return the first bytes of a stream, asyncio's or aiohttp's; fewer if it ends before."""
+    try:
+        return bytes(await reader.readexactly(count))
+    except asyncio.IncompleteReadError as ended:
+        return ended.partial
 
 
 def executable(first: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import os
@@ -25,7 +24,7 @@ from whichloop.protocol.json_text import Json, canonical_json, sha256
 from whichloop.protocol.wire import from_json
 
 from .gateway import MODEL, ProgramTrial, place, served
-from .loop import MAX_ANSWER_BYTES, ForeignAgent, ProgramLoop, executable, read_answer, run_executable
+from .loop import MAX_ANSWER_BYTES, ForeignAgent, ProgramLoop, executable, read_answer, run_executable, up_to
 from .worker import API_KEY, RUNNER, Solver, own_environment, trial_environment
 
 
@@ -353,10 +352,7 @@ class Service(ForeignAgent):
             asked |= {"base_url": f"{place}/v1", "tools_url": f"{place}/tools", "mcp_url": f"{place}/mcp"}
             try:
                 async with session.post(self.url, json=asked) as response:
-                    try:
-                        text = read_answer(await response.content.readexactly(MAX_ANSWER_BYTES))
-                    except asyncio.IncompleteReadError as ended:
-                        text = read_answer(ended.partial)
+                    text = read_answer(await up_to(response.content, MAX_ANSWER_BYTES))
             except aiohttp.ClientConnectorError as error:
                 raise OSError(f"nothing answers at {self.url}: {error.os_error}") from None
             except aiohttp.ClientError as error:
