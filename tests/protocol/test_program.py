@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from whichloop.protocol import (
     Message,
     NativeCall,
     Predictor,
+    Program,
     Prompt,
     Reply,
     in_own_format,
@@ -138,11 +140,14 @@ def test_a_file_is_read_as_it_was_written(tmp_path_factory, said, demos):
     assert (program_digest(changed) == program_digest(PROGRAM)) == same
 
 
-class _Loop:
-    predictors = PROGRAM
+@dataclass
+class _Own:
+    """A loop of the user's own, without a name, that takes whatever prompts it gets as they are."""
 
-    def with_predictors(self, program: Any) -> _Loop:
-        return self
+    predictors: Program = field(default_factory=lambda: PROGRAM)
+
+    def with_predictors(self, program: Program) -> _Own:
+        return replace(self, predictors={**self.predictors, **program})
 
 
 def _state(instructions: Any, demos: Any) -> dict[str, Any]:
@@ -175,6 +180,17 @@ def test_a_loop_gets_the_prompts_of_a_file(tmp_path: Path) -> None:
     assert with_program(Bare(max_steps=3), path).predictors["decide"].instructions == "Guess."
     with pytest.raises(ValueError, match=r"p\.json: predictor 'decide' is not one of this loop's"):
         with_program(ReactExtract(), path)
+
+
+def test_a_loop_of_the_users_own_keeps_its_fields_and_a_predictor_that_it_lacks_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "p.json"
+    path.write_text(json.dumps({"react": _state("Guess.", [{"a": 1}]), "whichloop": {"design": "finish"}}), encoding="utf-8")
+    reseal(path)
+    changed = replace(PROGRAM["react"], instructions="Guess.", demos=({"a": 1},))
+    assert with_program(_Own(), path).predictors == {**PROGRAM, "react": changed}
+    path.write_text(json.dumps({"raect": _state("Guess.", [])}), encoding="utf-8")
+    with pytest.raises(ValueError, match=r"p\.json: predictor 'raect' is not one of this loop's; did you mean 'react'\?"):
+        with_program(_Own(), path)
 
 
 def test_a_program_of_another_design_is_refused_though_the_names_fit(tmp_path: Path) -> None:

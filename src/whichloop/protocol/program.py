@@ -171,11 +171,11 @@ def with_program(loop: OptimizableT, path: str | Path) -> OptimizableT:
     Raises ValueError, in one line that names the file, if it cannot be read or its program does not fit the loop.
     """
     saved, name = read_program(path), getattr(loop, "name", None)
-    design = saved.about.get("design", name)
+    design = saved.about.get("design")
     try:
-        if design != name:
+        if None not in (design, name) and design != name:
             raise ValueError(f"it was saved for the design {design!r}, of whose replies its prompts speak; this one is {name!r}")
-        return loop.with_predictors(saved.program)
+        return loop.with_predictors(merged(loop.predictors, saved.program))
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
 
