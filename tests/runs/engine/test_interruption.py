@@ -16,6 +16,7 @@ from whichloop.experiments.compare.reopen import reopen
 from whichloop.experiments.compare.results import results
 from whichloop.experiments.compare.run import run
 from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.trial import watchdog
 from whichloop.runs.trial.watchdog import Interruption, press_everywhere, terminated_as_interrupted
 
 ENGINES: dict[str, dict[str, Any]] = {"one process": {"concurrency": 4}, "workers": {"workers": 2, "concurrency": 4}}
@@ -25,8 +26,9 @@ press = partial(signal.raise_signal, signal.SIGINT)
 
 
 @pytest.fixture(autouse=True)
-def as_before():
-    """The handlers of this process stay as they were."""
+def as_before(monkeypatch: pytest.MonkeyPatch):
+    """The handlers of this process stay as they were, and whoever presses here means each one."""
+    monkeypatch.setattr(watchdog, "SAME_WISH_S", 0.0)
     before = {number: signal.getsignal(number) for number in NUMBERS}
     yield
     for number, handler in before.items():
@@ -121,3 +123,13 @@ def test_each_way_to_end_is_taken_once_the_gentle_one_first(wishes: list[bool]) 
 def test_a_signal_interrupts_what_is_no_run(number):
     with pytest.raises(KeyboardInterrupt), terminated_as_interrupted():
         signal.raise_signal(number)
+
+
+def test_equal_signals_at_once_are_one_wish(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watchdog, "SAME_WISH_S", 60.0)
+    taken: list[str] = []
+    asked = Interruption()
+    asked.wind_down, asked.cancel = lambda: taken.append("gently"), lambda: taken.append("at once")
+    for at_once in (False, False, True, True, False):
+        asked.press(at_once=at_once)
+    assert taken == ["gently", "at once"]

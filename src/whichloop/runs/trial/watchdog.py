@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import posix
 import re
@@ -188,6 +189,8 @@ def is_blocked(reason: str) -> bool:
 # --- Ctrl-C during a run: the first lets the trials under way end, the next one ends the run at once, as SIGTERM does ---
 
 INTERRUPTED = "interrupted"
+SAME_WISH_S = 0.2
+"""Seconds within which equal signals are one wish: `timeout -s INT` sends its own to a command, and then to its process group."""
 
 
 class Interruption:
@@ -199,6 +202,8 @@ class Interruption:
         """Lets what is under way end; from any thread. None where that is nothing, and once it was called."""
         self.cancel: Callable[[], object] | None = None
         """Ends the run at once, likewise."""
+        self._last_wish = (-math.inf, False)
+        """When it came, in monotonic time, and whether the run was to end at once."""
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
@@ -217,7 +222,10 @@ class Interruption:
 
     def press(self, *, at_once: bool = False) -> None:
         """Do what Ctrl-C does. Raises KeyboardInterrupt where nothing else is left to do, such as in a loop that hangs."""
-        self.is_ending = True
+        (last_at, was_at_once), now = self._last_wish, time.monotonic()
+        if now < last_at + SAME_WISH_S and at_once <= was_at_once:
+            return
+        self._last_wish, self.is_ending = (now, at_once), True
         wind_down, self.wind_down = self.wind_down, None
         if wind_down is not None and not at_once:
             wind_down()
