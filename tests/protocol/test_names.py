@@ -140,6 +140,9 @@ def test_whole_parts_come_before_others_and_slashes_leave_room() -> None:
     assert meant("finish/clean/t-00", TRIALS) == [TRIALS[2]]
     assert meant("finish/0001", TRIALS) == meant("finish/t-0001", TRIALS) == [TRIALS[2]]
     assert meant("bare/t1", ["bare/clean/t1/0", "bare/clean/t10/0", "guarded(loop=bare)/clean/t1/0"]) == ["bare/clean/t1/0"]
+    numbered = [f"bare/clean/{task}/{repeat}" for task in (0, 10) for repeat in (0, 1)]
+    for typed in ("0/0", "10/0", "0/1"):
+        assert meant(typed, numbered) == [f"bare/clean/{typed}"]
     assert meant("0001/bare", TRIALS) == []
     assert meant("(parse", TRIALS) == [TRIALS[3]]
     assert several(["a"] * MAX_MEANT) == "a, a, a, a"

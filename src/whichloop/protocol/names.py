@@ -189,12 +189,14 @@ def nearest(name: str, known_names: Iterable[str]) -> str:
 
 
 def meant(typed: str, names: Collection[str]) -> list[str]:
-    """Return the names that may be meant by a part of one: that name, else those that contain what stands between its slashes, in
-    that order. Of these the ones with most of it as whole parts: `bare/0001` means `bare/clean/arithmetic-0001/0`, not
-    `guarded(loop=bare)/clean/arithmetic-0001/0`.
+    """Return the names that may be meant by a part of one: that name; else those that have it as a whole part between slashes; else
+    those that contain what stands between its slashes, in that order. Of these the ones with most of it as whole parts: `bare/0001`
+    means `bare/clean/arithmetic-0001/0`, not `guarded(loop=bare)/clean/arithmetic-0001/0`.
     """
     if typed in names:
         return [typed]
+    if whole := [name for name in names if f"/{typed}/" in f"/{name}/"]:
+        return whole
     parts = [part for part in typed.split("/") if part]
     pattern = re.compile(".*".join(map(re.escape, parts)), re.DOTALL)
     matching = {name: sum(f"/{part}/" in f"/{name}/" for part in parts) for name in names if pattern.search(name)}
