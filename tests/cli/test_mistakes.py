@@ -68,6 +68,8 @@ MISTAKES = [
     ("compare --config keyed.toml", "keyed.toml: provider: Input should be a valid dictionary"),
     ("compare --suite csv --data none.csv", "none.csv: no such file"),
     ("report .", "no run '.' in runs; known: none"),
+    ("report latest --runs torn.toml", "--runs: torn.toml is a file; name a folder"),
+    ("compare --loop bare --runs torn.toml/runs", "--runs: torn.toml is a file; name a folder"),
     ("report torn.toml", "torn.toml is a file, not a run; whichloop import torn.toml reads results of other tools"),
     ("gate --baseline none.json", "none.json: no such file; whichloop gate RUN --bless --output none.json writes one"),
     ("gate --baseline empty.json", "empty.json: not a baseline"),

@@ -23,12 +23,19 @@ def run_name(folder: Path) -> str:
 
 
 def new_folder(runs: Path, suite: str) -> Path:
-    """Make a new run directory, whose name says when it was made and of which suite. Raises OSError."""
+    """Make a new run directory, whose name says when it was made and of which suite. Raises RunError and OSError."""
+    check_no_file(runs)
     runs.mkdir(parents=True, exist_ok=True)
     label = re.sub(r"[^A-Za-z0-9._-]+", "-", suite)[:60]
     folder = runs / f"{datetime.now():%Y%m%d-%H%M%S}-{label}-{secrets.token_hex(2)}"
     folder.mkdir()
     return folder
+
+
+def check_no_file(runs: Path) -> None:
+    """Raise RunError if the folder of runs is a file, or lies below one."""
+    if file := next((part for part in (runs, *runs.parents) if part.is_file()), None):
+        raise RunError(f"--runs: {file} is a file; name a folder")
 
 
 KIND = "optimization"
@@ -77,6 +84,7 @@ def run_folder(run: str | Path, runs: Path | None = None) -> Path:
         if whole := next((folder for folder in (Path(run), root / run) if (folder / MANIFEST).is_file()), None):
             return whole
         given_names = _given_names(root)
+        check_no_file(root)
     except OSError as error:
         raise RunError(f"no run {str(run)!r}: {error.strerror}") from None
     found = [root / name for name, given in given_names.items() if given == str(run)]
