@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple, Self
 
 import numpy as np
 
@@ -153,11 +153,23 @@ def schedule(arms: Sequence[Arm], tasks: Sequence[Task], repeats: int, seed: int
                 yield Trial(arm, task, repeat, seed)
 
 
+class TrialState(NamedTuple):
+    """How the last attempt at a trial ended: a few bytes, where a run may have millions of trials."""
+
+    status: str
+    stop: str | None
+    attempt: int
+
+    @classmethod
+    def of(cls, record: Record) -> Self:
+        return cls(record.status, record.stop, record.attempt)
+
+
 @dataclass(frozen=True, slots=True)
 class RunState:
-    """A run's trials that have ended, each with the record of its last attempt, and what all their attempts cost."""
+    """A run's trials that have ended, and what all their attempts cost."""
 
-    ended: Mapping[Key, Record] = field(default_factory=dict)
+    ended: Mapping[Key, TrialState] = field(default_factory=dict)
     spent: Spent = field(default_factory=Spent)
     rows: int = 0
 
@@ -179,7 +191,7 @@ def read_state(folder: Path, earlier: RunState | None = None) -> RunState:
     rows = count_rows(folder)
     if earlier is not None and earlier.rows == rows:
         return earlier
-    ended = dict[Key, Record]()
+    ended = dict[Key, TrialState]()
     costs, begins, ends = [(0, 0, 0.0)], list[float](), list[float]()
     for record in each_record(folder):
         before = ended.get(record.key)
@@ -187,7 +199,7 @@ def read_state(folder: Path, earlier: RunState | None = None) -> RunState:
             costs.append(cost_of(record))
             begins.append(record.started_at)
             ends.append(record.started_at + record.wall_s)
-        ended[record.key] = record
+        ended[record.key] = TrialState.of(record)
     calls, tokens, dollars = map(sum, zip(*costs, strict=True))
     return RunState(ended, Spent(calls, tokens, dollars, covered_s(np.array(begins), np.array(ends))), rows)
 

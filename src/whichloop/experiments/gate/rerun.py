@@ -23,7 +23,7 @@ from whichloop.runs.engine.runner import Progress, Unwatched
 from whichloop.runs.manifest import write_manifest
 from whichloop.runs.permissions import NO_PERMISSIONS, Permissions, allowed_config
 from whichloop.runs.registry import loops_named, programs_named
-from whichloop.runs.schedule import RunState
+from whichloop.runs.schedule import RunState, TrialState
 from whichloop.runs.store.trials import read_records
 
 from .baseline import ELSEWHERE, Baseline, GateSettings, hung_before, read_run
@@ -174,6 +174,6 @@ def run_doubtful_again(experiment: Experiment, results: Results, baseline: Basel
         return ()
     with tempfile.TemporaryDirectory() as folder:
         write_manifest(Path(folder), experiment.manifest)
-        past = RunState({record.key: record for record in results.records if record.key not in keys})
+        past = RunState({record.key: TrialState.of(record) for record in results.records if record.key not in keys})
         run_apart(replace(experiment, folder=Path(folder), past=past, lines=None), Unwatched())
         return read_records(Path(folder))
