@@ -48,6 +48,9 @@ def same_text(data: Mapping[str, Any], folder: Path) -> None:
         {"asked": {"questions": "q", "plans": "p"}, "models": {"m": {"x": 1}}, "suite_problems": ["no plan"]},
         {"ablation": {"loop": "bare", "cells": {}}},
         HISTORY,
+        {"config": {"engine": "slurm", "provider": {"retries": 1}, "traces": "some", "cassette_mode": "other"}},
+        {"config": {"name": "secret: abcd1234efgh", "models": ["scripted"], "cassette": "c", "address": "a", "no_such_setting": 1}},
+        {"asked": {"questions": "q", "plans": "p", "tools": None}},
         {"of_a_later_version": [1]},
     ],
 )
@@ -79,6 +82,9 @@ def test_a_run_of_another_version_is_refused(manifest_json: MakeManifest, tmp_pa
         ({"arms": None}, "arms: Input should be a valid tuple"),
         ({"arms": [{}]}, r"arms\.0\.arm: Field required"),
         ({"config": {"repeats": None}}, "config: repeats: Input should be a valid integer"),
+        ({"config": {"trial_timeout_s": "long"}}, "config: trial_timeout_s: Input should be a valid number"),
+        ({"config": {"price": "gpt-4o-mini"}}, "config: price: 'gpt-4o-mini' is the name of a model"),
+        ({"asked": {"questions": None, "plans": "p"}}, "asked: questions is missing"),
         ({"imported": {"from": [{}]}}, r"imported\.format: Field required"),
     ],
 )

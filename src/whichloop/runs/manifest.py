@@ -13,7 +13,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializ
 
 from whichloop.metrics.arm_info import TRIAL_LIMITS, ArmInfo
 from whichloop.metrics.record import MAX_COUNT, RECORD_VERSION
-from whichloop.runs.config import CompareConfig, Seed
+from whichloop.models.prices import read_tag
+from whichloop.runs.config import BudgetConfig, Fraction, Limit, Positive, Repeats, Seed
 from whichloop.runs.store.files import MANIFEST, RunError, read_manifest_json, write_manifest_json
 from whichloop.text.output import plain_line
 
@@ -68,8 +69,8 @@ class ManifestPart(BaseModel):
 def having(*names: str) -> AfterValidator:
     """Return a validator of an object that has at least these keys."""
 
-    def check(part: dict[str, str]) -> dict[str, str]:
-        if missing := [name for name in names if name not in part]:
+    def check(part: dict[str, Any]) -> dict[str, Any]:
+        if missing := [name for name in names if part.get(name) is None]:
             raise ValueError(f"{missing[0]} is missing")
         return part
 
@@ -192,13 +193,44 @@ class RunNote(ManifestPart):
         return cls(when=timestamp(), **values)
 
 
-class Settings(CompareConfig):
-    """The configuration of a run, which may come from a version that has other settings, too."""
+def _tag(text: str | None) -> str | None:
+    """Return a price that is one. Raises ValueError."""
+    if text is not None and read_tag(text) is None:
+        raise ValueError(f"{text!r} is the name of a model, and a run says its price in numbers")
+    return text
 
-    model_config = ConfigDict(extra="ignore")
 
+class Settings(BaseModel):
+    """The settings of a run that its results are read with, and that a resumed run may change."""
+
+    model_config = ConfigDict(frozen=True, defer_build=True)
+
+    name: str | None = None
+    """What the user calls the run."""
+    suite: str = ""
+    """The suite as it was typed."""
     loops: tuple[str, ...] = ()
-    """None of an imported run."""
+    models: tuple[str, ...] = ()
+    profiles: tuple[str, ...] = ()
+    repeats: Repeats
+    alpha: Fraction
+    margin: Fraction
+    tasks: Positive | None = None
+    """Maximum number of tasks, the first ones; all of them if absent."""
+    split: str | None = None
+    """Split of the suite whose tasks are used; all of them if absent."""
+    cassette: str | None = None
+    cassette_mode: str | None = None
+    real_time: bool = False
+    concurrency: Positive | None = None
+    workers: Positive | None = None
+    price: Annotated[str | None, AfterValidator(_tag)] = None
+    """Price of the scripted model's tokens, as numbers."""
+    max_tool_steps: Positive | None = None
+    trial_timeout_s: Limit = 60.0
+    trial_budget: BudgetConfig = BudgetConfig()
+    budget: BudgetConfig = BudgetConfig()
+    mlflow: bool | None = None
 
 
 def fitting(settings: type[BaseModel]) -> AfterValidator:
@@ -238,7 +270,7 @@ class Manifest(ManifestPart):
     packages: dict[str, str | None]
     python: str
     platform: str
-    asked: Annotated[dict[str, str], having("questions", "plans")] | None = None
+    asked: Annotated[dict[str, str | None], having("questions", "plans")] | None = None
     """Digests of `questions`, all that decides what a trial is asked, of `plans`, and of the code of the user's own `tools`."""
     task_digests: TaskDigests | None = None
     """Digests by which the tasks of a changed suite are told apart."""
@@ -264,7 +296,7 @@ class Manifest(ManifestPart):
 
     @property
     def settings(self) -> Settings:
-        """Return the configuration that the run began with."""
+        """Return the part of the configuration with which results are read."""
         return Settings.model_validate(self.config)
 
     @property
