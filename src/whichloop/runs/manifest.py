@@ -266,6 +266,8 @@ class Manifest(ManifestPart):
     suite: SuiteEntry
     profiles: dict[str, str]
     """Fault profile → its digest."""
+    own_profiles: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    """Fault profile from a file → what it does: a run carries what it was run with."""
     arms: tuple[ArmEntry, ...]
     packages: dict[str, str | None]
     python: str

@@ -20,7 +20,7 @@ from whichloop.datasets.validity import replay
 from whichloop.metrics.arm_info import TRIAL_LIMITS, TRIAL_LIMITS_VERSION
 from whichloop.metrics.record import RECORD_VERSION
 from whichloop.models.local.server import find_weights
-from whichloop.models.profiles import PROFILES_VERSION
+from whichloop.models.profiles import PROFILES_VERSION, built_in_profiles
 from whichloop.protocol import ForeignLoop, Loop, Optimizable, plan_to_json, program_digest, render_value
 from whichloop.protocol.json_text import Json, canonical_json, digest, sha256, short_digest
 from whichloop.protocol.modules import package_version
@@ -62,7 +62,8 @@ def versions_of(config: CompareConfig) -> dict[str, int | str | None]:
 
 def manifest_of(config: CompareConfig, suite: Suite, tasks: Sequence[Task], arms: Sequence[Arm]) -> Manifest:
     """Return the parts that decide what trials give, and where they run."""
-    weights = _weights_entries(config)
+    weights, built_in = _weights_entries(config), built_in_profiles()
+    own_profiles = {arm.profile.name: arm.profile.effects() for arm in arms if arm.profile.name not in built_in}
     return Manifest(
         created=timestamp(),
         config=config.public(),
@@ -75,6 +76,7 @@ def manifest_of(config: CompareConfig, suite: Suite, tasks: Sequence[Task], arms
         python=platform.python_version(),
         platform=platform.platform(terse=True),
         **({"weights": weights} if weights else {}),
+        **({"own_profiles": own_profiles} if own_profiles else {}),
     )
 
 

@@ -21,6 +21,7 @@ from whichloop.experiments.compare.results import results
 from whichloop.experiments.compare.run import Experiment, prepare, run
 from whichloop.metrics.caveats import Caveat
 from whichloop.metrics.record import Record
+from whichloop.models.profiles import Profile
 from whichloop.protocol import Capabilities, ProviderError, Reply, Request
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.permissions import Permissions, resume_flags
@@ -146,6 +147,18 @@ def test_every_attempt_counts_and_a_line_that_judges_one_again_does_not(record, 
     past = read_state(tmp_path)
     assert (past.spent.calls, past.spent.seconds) == (7, 3.0)
     assert [(ended.status, ended.attempt) for ended in past.ended.values()] == [("scored", 1)]
+
+
+def test_a_run_carries_the_profiles_of_its_users_own(configured, tmp_path):
+    own = {name: Profile(name=name, forget=0.2) for name in ("mine", "added")}
+    files = {name: tmp_path / f"{name}.toml" for name in own}
+    for name, file in files.items():
+        file.write_text(own[name].to_toml())
+    folder = prepare(configured(profiles=("clean", str(files["mine"])))).folder
+    assert read_manifest_json(folder)["own_profiles"] == {"mine": own["mine"].effects()}
+    extend(folder, {"profiles": (str(files["added"]),)})
+    assert read_manifest_json(folder)["own_profiles"] == {name: profile.effects() for name, profile in own.items()}
+    assert "own_profiles" not in read_manifest_json(prepare(configured()).folder)
 
 
 def test_a_cluster_is_reached_only_where_it_was_typed(configured):

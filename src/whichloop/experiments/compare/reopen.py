@@ -133,6 +133,7 @@ def extend(
                 "config": run.manifest.config | {name: config.public()[name] for name in added},
                 "suite": today.suite,
                 "profiles": today.profiles,
+                **({"own_profiles": today.own_profiles} if today.own_profiles else {}),
                 "arms": today.arms,
                 **question_digests(config, suite, tasks),
                 "models": abilities | models.as_manifest(),
