@@ -206,7 +206,10 @@ class Finish(ToolSettings, TakesProgram, RunsSync):
         return None
 
     async def _ask(self, run: Run, codec: Codec, tool_choice: str | None = None) -> Reply:
-        messages = run.messages()
+        try:
+            messages = run.messages()
+        except Exception as error:  # of what a hook has put there
+            raise HookFailed from ValueError(f"history: no message: {error}")
         first = 1 if messages and messages[0].role == "system" else 0
         request = run.predictor.request(
             (*messages[:first], *run.predictor.shown.turns),
