@@ -22,8 +22,8 @@ from whichloop.protocol.values import error_text, render_value
 from whichloop.protocol.wire import Predictor, own_prompt
 
 from .answer import DESCRIPTION, FINISH, FinishCodec, Output, ReadCall, StatedAnswer, XmlCodec, read_calls
-from .hooks import HookFailed, ParseError, Step, call_hook, resolve_model, streamed
-from .state import CurrentTools, History, Run, ToolResult, Unfinished
+from .hooks import ParseError, Step, call_hook, resolve_model, streamed
+from .state import CurrentTools, History, HookFailed, Run, ToolResult, Unfinished
 from .xml_output import input_xml, instruction
 
 SYSTEM_PROMPT = """\
@@ -206,10 +206,7 @@ class Finish(ToolSettings, TakesProgram, RunsSync):
         return None
 
     async def _ask(self, run: Run, codec: Codec, tool_choice: str | None = None) -> Reply:
-        try:
-            messages = run.messages()
-        except Exception as error:  # of what a hook has put there
-            raise HookFailed from ValueError(f"history: no message: {error}")
+        messages = run.messages()
         first = 1 if messages and messages[0].role == "system" else 0
         request = run.predictor.request(
             (*messages[:first], *run.predictor.shown.turns),
