@@ -266,10 +266,13 @@ def test_the_loop_gets_the_tools_that_the_model_named_before_it_saw_any_result()
     assert outcome.answer == "3"
 
 
-@pytest.mark.parametrize("said", ["no JSON", '{"tools": 3}', '{"intent": 1, "tools": []}', '{"intent": "", "tools": []}'])
+@pytest.mark.parametrize(
+    "said", ["no JSON", '{"intent": ""}', '{"tools": 3}', '{"intent": 1, "tools": []}', '{"intent": "", "tools": []}']
+)
 def test_a_model_that_names_no_tool_gets_them_all(said: str) -> None:
     model = Moves(said, said, said, SUM, END) if said != '{"intent": "", "tools": []}' else Moves(said, SUM, END)
     assert ran(Guarded(Bare(), tools="needed"), model).answer == "3"
+    assert model.roles.count(Role.UNDERSTAND) == len(model.roles) - 2
     assert "leak" in model.requests[-1].messages[0].content
 
 

@@ -28,12 +28,18 @@ from whichloop.protocol.tools import Toolbox, ToolboxAround
 from whichloop.protocol.values import render_value
 
 from .shared.boundary import bounded
-from .shared.json_codec import TEXT, TEXTS, JsonCodec, object_of, read_flag, read_text, read_texts
+from .shared.json_codec import TEXT, TEXTS, Data, JsonCodec, object_of, read_flag, read_text, read_texts
 from .shared.option_checks import checked_options
 
 ATTEMPTS = 3
 """How often the model is asked for the tools that a task needs, until its reply can be read."""
 UNCONFIRMED = "This call was not confirmed: the task does not ask for it."
+
+
+def _needed(data: Data) -> Understanding:
+    if not isinstance(data.get("tools"), list):  # no list is not an empty one, which gets all tools
+        raise WireError('"tools" must be a list of names')
+    return Understanding(read_text(data, "intent"), read_texts(data, "tools"))
 
 
 NEEDED = JsonCodec(
@@ -44,7 +50,7 @@ NEEDED = JsonCodec(
     """\
 An assistant is about to solve a task with tools. Name the tools that the task needs; the assistant gets no others.
 Reply with one JSON object and nothing else: {"intent": "what is wanted", "tools": ["name", ...]}""",
-    lambda data: Understanding(read_text(data, "intent"), read_texts(data, "tools")),
+    _needed,
     lambda move: {"intent": move.intent, "tools": list(move.entities)},
     asks_about_task=True,
 )

@@ -184,3 +184,11 @@ def test_a_manifest_that_makes_no_sense_is_one_line_and_an_invalid_run_has_no_co
     with pytest.raises(RunError, match=r"the manifest's 'ablation' does not fit its arms|json: ablation: ") as caught:
         ablation_result(Results(own.folder, read_manifest(tmp_path), own.records, own.comparison))
     assert "\n" not in str(caught.value)
+
+
+def test_an_older_run_whose_manifest_has_the_efficiency_of_its_cells_is_read(reacted, tmp_path):
+    own = reacted.results
+    write_manifest_json(tmp_path, own.manifest.to_json() | {"ablation": {**own.manifest.ablation, "efficiency": 1.0}})
+    again = ablation_result(Results(own.folder, read_manifest(tmp_path), own.records, own.comparison))
+    assert again is not None
+    assert again.effects == reacted.effects

@@ -114,7 +114,15 @@ def test_a_reference_that_a_replay_refutes_becomes_a_literal_and_is_listed(tmp_p
         return json.dumps(record_of(number))
 
     tools = (Tool.from_function(told, name="record_of"), *Counter().tools[1:])
-    plan = Plan((PRICE.calls[0], PlannedCall("b", "price_of", {"code": "code-12"}, "Get its price.", after=("a",))), Ref("b"))
+    plan = Plan(
+        (
+            PRICE.calls[0],
+            PlannedCall("b", "price_of", {"code": "code-12"}, "Get its price.", after=("a",)),
+            PlannedCall("c", "draw_id", {}, "Draw an id.", after=("b",)),
+            PlannedCall("d", "buy", {"code": Ref("c", ("id",))}, "Buy it."),
+        ),
+        Ref("b"),
+    )
     suite = replace(shop(plan), open=lambda _: StatelessEnvironment(tools))
     folder = ran(tmp_path, suite)
     (lesson,) = learned(folder, suite).lessons
@@ -122,6 +130,7 @@ def test_a_reference_that_a_replay_refutes_becomes_a_literal_and_is_listed(tmp_p
     (lesson,) = learned(folder, suite, check=True).lessons
     assert lesson.plan.calls[1].arguments == {"code": "code-12"}
     assert lesson.plan.calls[1].after == ("c1",)
+    assert lesson.plan.calls[3].arguments == {"code": Ref("c3", ("id",))}  # of another call: it replays
     assert [(kept.call, kept.argument, kept.value) for kept in lesson.fixed_values] == [("c2", "code", "code-12")]
 
 

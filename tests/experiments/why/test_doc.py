@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from tests.experiments.running import ran as run_of
 from whichloop.experiments.compare.results import Results, find_record
+from whichloop.experiments.why import doc as doc_of_why
 from whichloop.experiments.why import losses
 from whichloop.experiments.why.doc import MAX_EXAMPLES, why_doc
 from whichloop.experiments.why.losses import LOST_ONLY, BaseRate, losses_explained
@@ -61,6 +62,15 @@ def test_every_cause_has_one_example_with_its_command_the_frequent_ones_at_once(
     for command in commands:
         assert not find_record(found, shlex.split(command)[-1]).is_solved
     assert len(lines_of(doc, "Next")) == 1
+
+
+def test_of_many_arms_each_has_a_row(found: Results, monkeypatch: pytest.MonkeyPatch) -> None:
+    why = losses_explained(found)
+    few = tables_of(why_doc(found, why))[:2]
+    monkeypatch.setattr(doc_of_why, "MAX_ACROSS", 3)
+    for across, down in zip(few, tables_of(why_doc(found, why))[:2], strict=True):
+        turned = zip(("loop", *across.columns[1:]), *across.texts, strict=True)
+        assert [*map(tuple, (down.columns, *down.texts))] == [*turned]
 
 
 def test_solved_trials_are_explained_by_the_same_rules(found: Results) -> None:

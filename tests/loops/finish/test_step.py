@@ -276,6 +276,19 @@ def test_raising_in_on_step_aborts_even_before_forcing_and_keeps_its_stop_reason
     assert stop in loop.stops
 
 
+@pytest.mark.parametrize(
+    "item", [{}, "text", 3, {"role": "odd"}, {"role": "user", "content": 3}, {"role": "user", "tool_calls": 3}]
+)
+@row("S3-17", "B3-2")
+def test_a_hook_that_puts_no_message_into_the_history_ends_the_run(item: Any) -> None:
+    def on_step(step: Step) -> None:
+        step.history.append(item)
+
+    outcome = run(steps(on_step=on_step), Script(SEARCH, finish()), search)
+    assert outcome.stop is StopReason.TERMINATED
+    assert outcome.details["error"].startswith("ValueError: history: no message: ")
+
+
 @row("S3-41", "X-5", "X-18", "B3-8")
 def test_tools_that_cannot_be_added_or_removed() -> None:
     def impostor(query: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -59,6 +60,18 @@ def test_memory_writes_nothing_and_unknown_pointers_are_refused(tmp_path: Path, 
             with pytest.raises(KeyError) as refused:
                 manager.load([pointer])
             assert refused.value.args == (pointer,)
+
+
+@row("S1-31")
+def test_a_full_disk_leaves_no_half_of_a_result(tmp_path: Path) -> None:
+    kept, before = ToolContextManager(tmp_path), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, before[1]))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            kept.save("add", {}, "x" * 100_000, "t", "q")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert kept.pointers_for("q") == []
 
 
 @row("S1-24")

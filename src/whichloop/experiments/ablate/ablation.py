@@ -71,7 +71,8 @@ def ablation_result(run: Results) -> AblationResult | None:
     if not run.manifest.is_ablation:
         return None
     try:
-        ablation = Ablation(**run.manifest.ablation)
+        kept = {name: value for name, value in run.manifest.ablation.items() if name != "efficiency"}  # which older runs have
+        ablation = Ablation(**kept)
         # uncached dollars stand beside those with a cache: by these costs are compared
         with_uncached = [each for name in ablation.metrics for each in (name, *(["nominal_usd"] if name == "cost_usd" else []))]
         if not isinstance(ablation.resolution, int | None):

@@ -23,7 +23,7 @@ from whichloop.metrics.answers import Judgement
 from whichloop.metrics.record import Record
 from whichloop.metrics.scorers import scores_of
 from whichloop.metrics.trace import ToolRun
-from whichloop.protocol import Plan, StopReason, Tool, plan_to_json, refs, render_value, resolve
+from whichloop.protocol import Plan, PlannedCall, StopReason, Tool, plan_to_json, refs, render_value, resolve
 from whichloop.protocol.redact import MARK
 from whichloop.protocol.threads import run_blocking
 from whichloop.protocol.tools import bounded_toolbox
@@ -212,24 +212,32 @@ class _PlanLearner:
         raise Unlearnable(f"its calls give no answer that the scorer {task.scorer} takes for right{state_too}")
 
     def _proved(self, draft: PlanDraft, record: Record) -> tuple[Plan, tuple[FixedValue, ...]]:
-        """Return the plan whose calls replay as they ran: with references, or else with the run's own values."""
-        failure = ""
-        for tried in (draft, draft.literal()):
+        """Return the plan whose calls replay as they ran; a call that does not loses its references, call by call."""
+        while True:
+            reached: list[str] = []
             try:
-                results, state = run_blocking(self._replayed(tried))
+                results, state = run_blocking(self._replayed(draft, reached))
+                wrong = _changed_call(draft.steps, results)
             except ValueError as error:
-                failure = str(error)
-                continue
-            if not _has_drifted(tried.steps, results):
-                return self._plan(tried, record, {call.call_id: call.value for call in results}, state)
-        raise Unlearnable(f"its calls do not replay: {failure}")
+                wrong = reached[-1] if reached else ""
+                if not any(step.id == wrong and any(refs(step.arguments)) for step in draft.steps):
+                    raise Unlearnable(f"its calls do not replay: {error}") from None
+            if wrong is None:
+                return self._plan(draft, record, {call.call_id: call.value for call in results}, state)
+            draft = draft.with_literals(wrong)
 
-    async def _replayed(self, draft: PlanDraft) -> tuple[tuple[Replayed, ...], Any]:
-        """Return results and end state. Raises ValueError for a call that fails."""
+    async def _replayed(self, draft: PlanDraft, reached: list[str]) -> tuple[tuple[Replayed, ...], Any]:
+        """Return results and end state; `reached` gets the calls as they are made. Raises ValueError for a call that fails."""
         plan = plan_of(draft.steps, None, self.task.query)
         task = replace(self.task, plan=plan, no_plan="")
+
+        def calls() -> Iterator[PlannedCall]:
+            for call in plan.calls:
+                reached.append(call.id)
+                yield call
+
         with closing(self.suite.open(task)) as environment:
-            return await carry_out(task, plan.calls, bounded_toolbox(environment.tools)), environment.state()
+            return await carry_out(task, calls(), bounded_toolbox(environment.tools)), environment.state()
 
 
 def _lesson(pupil: _PlanLearner, trials: Sequence[Record]) -> Lesson:
@@ -243,8 +251,8 @@ def _lesson(pupil: _PlanLearner, trials: Sequence[Record]) -> Lesson:
     raise failures[0]
 
 
-def _has_drifted(steps: Sequence[PlanStep], replayed: Sequence[Replayed]) -> bool:
-    """Tell whether references give other values than in the run, though the results are the same.
+def _changed_call(steps: Sequence[PlanStep], replayed: Sequence[Replayed]) -> str | None:
+    """Return the first call whose references give other values than in the run, though the results are the same.
 
     Such references point into text that only looks like JSON. If results differ, such as in a new id, references may differ too.
     """
@@ -253,8 +261,8 @@ def _has_drifted(steps: Sequence[PlanStep], replayed: Sequence[Replayed]) -> boo
     for step, call in zip(steps, replayed, strict=True):
         used = {ref.call for ref in refs(step.arguments)}
         if used and all(texts[name] == now[name] for name in used) and call.arguments != step.call.arguments:
-            return True
-    return False
+            return step.id
+    return None
 
 
 def _answers(task: Task, record: Record, draft: PlanDraft) -> Iterator[tuple[Any, tuple[FixedValue, ...]]]:

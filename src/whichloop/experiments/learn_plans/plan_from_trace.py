@@ -82,15 +82,13 @@ class PlanDraft:
     sources: Sources
     fixed_values: tuple[FixedValue, ...]
 
-    def literal(self) -> PlanDraft:
-        """Return the draft with the run's own values in place of all references."""
-        fixed_values = list(self.fixed_values)
-        for step in self.steps:
-            pairs = zip(leaves(step.arguments), leaves(step.call.arguments), strict=True)
-            of_refs = ((path, ref, leaf) for (path, ref), (_, leaf) in pairs if isinstance(ref, Ref))
-            fixed_values += [FixedValue(step.id, dotted(path), leaf, (ref_text(ref),)) for path, ref, leaf in of_refs]
-        steps = tuple(replace(step, arguments=step.call.arguments) for step in self.steps)
-        return replace(self, steps=steps, fixed_values=tuple(fixed_values))
+    def with_literals(self, call: str) -> PlanDraft:
+        """Return the draft with the run's own values in place of one call's references."""
+        step = next(step for step in self.steps if step.id == call)
+        steps = tuple(replace(step, arguments=step.call.arguments) if other is step else other for other in self.steps)
+        pairs = zip(leaves(step.arguments), leaves(step.call.arguments), strict=True)
+        more = [FixedValue(call, dotted(path), leaf, (ref_text(ref),)) for (path, ref), (_, leaf) in pairs if isinstance(ref, Ref)]
+        return replace(self, steps=steps, fixed_values=(*self.fixed_values, *more))
 
 
 def successful_calls(events: Sequence[TraceEvent]) -> tuple[TrialCall, ...]:

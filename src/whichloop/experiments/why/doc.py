@@ -28,6 +28,8 @@ from .losses import ArmLosses, LostTrial, PairLosses, Why
 from .replay import MinimalFaults
 from .trial import show_command
 
+MAX_ACROSS = 6
+"""Arms that stand side by side, below each other their causes; of more each has a row."""
 MAX_EXAMPLES = 2
 """Causes of which a terminal shows an example without -v, those that lost most."""
 MAX_TASKS = 40
@@ -110,10 +112,15 @@ def _cause_tables(arms: Sequence[ArmLosses], infos: Mapping[str, ArmInfo]) -> It
     for (suite, profile), members in groupby(arms, key=lambda arm: (infos[arm.arm].suite, infos[arm.arm].profile)):
         group = list(members)
         total = sum((Counter(arm.causes) for arm in group), Counter[Cause]())
-        lost: list[tuple[Cell | str, ...]] = [("lost", *(Cell(f"{arm.lost} of {arm.trials}", value=arm.lost) for arm in group))]
-        rows = [(cause, *(_count(arm, cause) for arm in group)) for cause, _ in total.most_common()]
+        is_across = len(group) <= MAX_ACROSS
+        lines: list[tuple[Cell | str, ...]] = [
+            ("cause" if is_across else infos[group[0].arm].subject, *(infos[arm.arm].without_profile for arm in group)),
+            ("lost", *(Cell(f"{arm.lost} of {arm.trials}", value=arm.lost) for arm in group)),
+            *((cause, *(_count(arm, cause) for arm in group)) for cause, _ in total.most_common()),
+        ]
+        head, *rows = lines if is_across else zip(*lines, strict=True)
         if any(arm.trials for arm in group):
-            yield Table(f"{suite}, {profile}", ("cause", *(infos[arm.arm].without_profile for arm in group)), (*lost, *rows))
+            yield Table(f"{suite}, {profile}", tuple(map(str, head)), tuple(rows))
 
 
 def _count(arm: ArmLosses, cause: Cause) -> Cell:

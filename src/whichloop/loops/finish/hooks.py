@@ -19,17 +19,13 @@ from whichloop.protocol.model import whole_reply
 from whichloop.protocol.threads import in_thread, is_async_function
 
 from .answer import FINISH, Output, parameters_of
-from .state import History, Run, ToolResult
+from .state import History, HookFailed, Run, ToolResult
 
 T = TypeVar("T", bound=BaseModel)
 
 
 class ParseError(Exception):
     """No valid `__finish__` within the retries."""
-
-
-class HookFailed(Exception):
-    """`on_step` or `on_stream` raised what is the cause."""
 
 
 async def call_hook(hook: Callable[[Any], Any], argument: Any) -> Any:

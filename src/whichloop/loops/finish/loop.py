@@ -22,8 +22,8 @@ from whichloop.protocol.values import error_text, render_value
 from whichloop.protocol.wire import Predictor, own_prompt
 
 from .answer import DESCRIPTION, FINISH, FinishCodec, Output, ReadCall, StatedAnswer, XmlCodec, read_calls
-from .hooks import HookFailed, ParseError, Step, call_hook, resolve_model, streamed
-from .state import CurrentTools, History, Run, ToolResult, Unfinished
+from .hooks import ParseError, Step, call_hook, resolve_model, streamed
+from .state import CurrentTools, History, HookFailed, Run, ToolResult, Unfinished
 from .xml_output import input_xml, instruction
 
 SYSTEM_PROMPT = """\

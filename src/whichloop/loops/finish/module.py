@@ -32,9 +32,9 @@ from whichloop.protocol.cancellation import stop_tasks
 from whichloop.protocol.threads import in_event_loop, run_here
 
 from .answer import Output
-from .hooks import HookFailed, resolve_model
+from .hooks import resolve_model
 from .loop import Finish
-from .state import History, Run, Unfinished, as_tool, message_of, refuse_reserved
+from .state import History, HookFailed, Run, Unfinished, as_tool, message_of, refuse_reserved
 from .xml_output import input_xml
 
 MAX_DEPTH = 3

@@ -33,6 +33,10 @@ class _Said(dict[str, Any]):
     native: Any = None
 
 
+class HookFailed(Exception):
+    """`on_step` or `on_stream` raised what is the cause."""
+
+
 @dataclass(slots=True)
 class ToolResult:
     """The result of one call."""
@@ -125,8 +129,11 @@ class Run:
         return None
 
     def messages(self) -> tuple[Message, ...]:
-        """Return the messages of the next request. Raises ValueError for what a hook has put there and is no message."""
-        messages, count = legal_messages(self.history)
+        """Return the messages of the next request. Raises HookFailed for what a hook has put there and is no message."""
+        try:
+            messages, count = legal_messages(self.history)
+        except Exception as error:
+            raise HookFailed from ValueError(f"history: no message: {error}")
         self._mended(count)
         return messages
 

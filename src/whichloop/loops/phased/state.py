@@ -226,6 +226,9 @@ class ToolContextManager:
                 file.write(text)
         except FileExistsError:
             return False
+        except OSError:  # a full disk leaves no half of a result
+            (self._directory / f"{pointer}.json").unlink(missing_ok=True)
+            raise
         return True
 
     def _data(self, pointer: str) -> Any:
