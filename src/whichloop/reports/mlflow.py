@@ -8,6 +8,7 @@ store and run: MLflow's global address and active run are the user's. The one mo
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import math
 import os
@@ -243,10 +244,11 @@ class Store:
             raise ValueError(f"tracking address {public_address(uri)!r}: it must begin with one of {schemes}")
         if scheme in SERVERS:
             _knock(uri)
-        self.client = MlflowClient(tracking_uri=uri, registry_uri=uri)
-        known = self.client.get_experiment_by_name(experiment)
-        place = None if scheme in SERVERS else (runs / "mlartifacts").as_uri()
-        self.experiment_id = self.client.create_experiment(experiment, place) if known is None else known.experiment_id
+        with _alone(uri):
+            self.client = MlflowClient(tracking_uri=uri, registry_uri=uri)
+            known = self.client.get_experiment_by_name(experiment)
+            place = None if scheme in SERVERS else (runs / "mlartifacts").as_uri()
+            self.experiment_id = self.client.create_experiment(experiment, place) if known is None else known.experiment_id
         view = json.dumps({"selectedColumns": [f"metrics.`{name}`" for name in COLUMNS]})
         self.client.set_experiment_tag(self.experiment_id, f"mlflow.sharedViewState.{VIEW}", view)
 
@@ -302,6 +304,18 @@ def _knock(uri: str) -> None:
         http_request(get_default_host_creds(uri), "/health", "GET", timeout=KNOCK_S, max_retries=0, raise_on_status=False)
     except MlflowException as error:
         raise ConnectionError(f"no server answers at {public_address(uri)}") from error
+
+
+@contextlib.contextmanager
+def _alone(uri: str) -> Iterator[None]:
+    """Keep other processes out while MLflow makes the tables of a new SQLite file: of two that make them at once one fails."""
+    path = uri.partition(":///")[2].partition("?")[0]
+    if scheme_of(uri) != "sqlite" or not path or path == ":memory:":
+        yield
+        return
+    with Path(f"{path}.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def metric_key(text: str) -> str:

@@ -18,6 +18,7 @@ from whichloop.experiments.export_runs.export import export_run
 from whichloop.experiments.fit_profile.fit import fit_run
 from whichloop.experiments.import_runs import ImportRequest, ReadingOptions, import_files
 from whichloop.experiments.import_runs.formats import atif
+from whichloop.experiments.import_runs.values import ScoreScale
 from whichloop.experiments.learn_plans.imported_suite import imported_suite
 from whichloop.experiments.why.losses import losses_explained
 
@@ -95,6 +96,18 @@ def test_a_zip_is_read_like_the_folder_whose_links_are_not_followed_and_an_expor
         assert kit.imported(path, columns=WHERE).digest == scored.digest
     export_run(scored.folder, "atif", tmp_path / "out")
     assert kit.imported(tmp_path / "out").manifest.suite.digest == scored.manifest.suite.digest  # a gate can hold it against it
+
+
+@pytest.mark.parametrize(("form", "name"), [("atif", "out"), ("otlp", "out.jsonl")])
+def test_an_export_has_the_tasks_of_its_import_where_prompts_are_not_the_question(kit, tmp_path, form, name):
+    turns = ({"role": "user", "content": "Now: 1+1?"}, {"role": "assistant", "content": "2"})
+    row = {"task": "sum", "question": "1+1?", "expected": "2", "answer": "2", "score": 10}
+    rows = [{**row, "arm": arm, "messages": turns} for arm in ("plain", "other")]
+    rows[1]["messages"] = ({"role": "user", "content": "1+1?"}, turns[1])
+    found = kit.imported(kit.put(rows), scale=ScoreScale(0, 10))
+    export_run(found.folder, form, tmp_path / name)
+    first, back = found.manifest, kit.imported(tmp_path / name).manifest
+    assert (back.suite.digest, back.task_digests) == (first.suite.digest, first.task_digests)
 
 
 def test_two_files_of_one_agent_and_task_are_repeats_and_a_wrong_place_is_named(kit, tmp_path):

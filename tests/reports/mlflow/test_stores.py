@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -67,6 +69,7 @@ def test_a_failure_is_one_line_and_costs_nothing(short, tmp_path, capsys):
         ("foo://user:secret1@host/x", "must begin with one of http://"),
         ("./mlruns", "must begin with one of http://"),
         (f"http://user:secret1@127.0.0.1:{free_port()}", "no server answers at http://[redacted]@127.0.0.1"),
+        (f"sqlite:///{tmp_path}/no/such/folder/x.db", "No such file or directory"),
         (f"sqlite:///{tmp_path}/file.db", "not a database"),
     ):
         line = said_of(short, uri)
@@ -158,3 +161,11 @@ def test_a_server_takes_the_same_in_as_many_requests_however_many_trials_there_a
         assert counts[0] == counts[1]
         assert runs_of(address, "short") == runs_of(uri, "direct")
     assert capfd.readouterr().out == ""
+
+
+def test_two_processes_make_the_tables_of_a_new_store_one_after_the_other(tmp_path):
+    code = "import sys, pathlib; from whichloop.reports.mlflow import Store; Store(sys.argv[1], 'x', pathlib.Path.cwd())"
+    typed = [sys.executable, "-c", code, f"sqlite:///{tmp_path}/new.db"]
+    processes = [subprocess.Popen(typed, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    said = [process.communicate()[1] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], said

@@ -12,6 +12,7 @@ from whichloop.protocol import Message
 from whichloop.runs.manifest import ArmEntry
 
 from ..import_runs.chats import as_text, parsed
+from ..import_runs.foreign_trials import ImportedTask
 from ..import_runs.formats.atif import ATIF, EXTRA, NEVER_RAN, OWN, RAW
 from ..import_runs.own_trials import own_part
 
@@ -23,14 +24,17 @@ MAX_WAITING = 64
 """Steps with calls that nothing has answered which a later result may still answer."""
 
 
-def atif_of(trace: Trace, record: Record, arm: ArmEntry) -> dict[str, Any]:
-    """Return the document of a trial; what was imported from ATIF says besides its steps what it said."""
+def atif_of(trace: Trace, record: Record, arm: ArmEntry, task: ImportedTask | None = None) -> dict[str, Any]:
+    """Return the document of a trial; what was imported from ATIF says besides its steps what it said.
+
+    `task`: what the import that the trial is of knows of its task.
+    """
     steps = steps_of(trace.events) or [{"step_id": 1, "source": "user", "message": ""}]  # a document has at least one step
     details = trace.head.details
     imported = details.get(ATIF) if record.unknown and isinstance(details, dict) else None  # no loop of ours can write that
     about = imported if isinstance(imported, dict) else _about(steps, record, arm)
     extra = about.get(EXTRA)
-    own = own_part(steps, trace, record, arm)
+    own = own_part(steps, trace, record, arm, task)
     return {**about, "steps": steps, EXTRA: {**(extra if isinstance(extra, Mapping) else {}), OWN: own}}
 
 

@@ -30,10 +30,13 @@ from whichloop.runs.manifest import ArmEntry, read_manifest
 from whichloop.runs.store.files import RunError
 from whichloop.runs.store.trials import Traces, count_rows, each_record, read_records
 
+from ..import_runs.foreign_trials import ImportedTask
+from ..import_runs.own_trials import imported_task
 from .atif import atif_of
 from .otlp import request_line, resource_spans
 
-KeptTrial = tuple[Trace, Record, ArmEntry]
+KeptTrial = tuple[Trace, Record, ArmEntry, ImportedTask | None]
+"""Trace, record and arm of a trial, and what an import knows of its task."""
 MAX_NAME = 120
 """Characters of a file's name; a longer one ends in a digest."""
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
@@ -84,14 +87,14 @@ def kept_trials(folder: Path, records: Sequence[Record]) -> Iterator[KeptTrial]:
         arm = manifest.arm(record.arm)
         if arm is None:
             raise RunError(f"{folder}: the manifest has no arm {record.arm!r}")
-        yield traces.read(record), record, arm
+        yield traces.read(record), record, arm, imported_task(manifest, record.task)
 
 
 def _write_files(folder: Path, records: Sequence[Record], out: Path) -> None:
     out.mkdir(parents=True)
     names: set[str] = set()
-    for trace, record, arm in kept_trials(folder, records):
-        text = json.dumps(atif_of(trace, record, arm), ensure_ascii=False, indent=1, allow_nan=False)
+    for trace, record, arm, task in kept_trials(folder, records):
+        text = json.dumps(atif_of(trace, record, arm, task), ensure_ascii=False, indent=1, allow_nan=False)
         (out / _file_name(record, names)).write_bytes(f"{text}\n".encode("utf-8", "surrogatepass"))
 
 

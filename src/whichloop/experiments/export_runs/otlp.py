@@ -19,6 +19,7 @@ from whichloop.protocol.modules import package_version
 from whichloop.runs.manifest import ArmEntry
 
 from ..import_runs.chats import parsed
+from ..import_runs.foreign_trials import ImportedTask
 from ..import_runs.formats.otlp import EVALUATION, SPANS, read_span
 from ..import_runs.own_trials import own_part
 from ..import_runs.spans import FAILED, TRIAL
@@ -35,8 +36,8 @@ def request_line(items: Sequence[Mapping[str, object]]) -> bytes:
     return f"{json.dumps({SPANS: list(items)}, allow_nan=False, separators=(',', ':'))}\n".encode("ascii")
 
 
-def resource_spans(trace: Trace, record: Record, arm: ArmEntry) -> dict[str, Json]:
-    """Return the spans of a trial as an item of `resourceSpans`."""
+def resource_spans(trace: Trace, record: Record, arm: ArmEntry, task: ImportedTask | None = None) -> dict[str, Json]:
+    """Return the spans of a trial as an item of `resourceSpans`. `task`: what the import that it is of knows of its task."""
     trace_id = digest([record.arm, record.task, record.repeat, record.seed, record.started_at])[:32]
     start = now = max(round(record.started_at * 1e9), 0)
     below: list[dict[str, Any]] = []
@@ -45,7 +46,7 @@ def resource_spans(trace: Trace, record: Record, arm: ArmEntry) -> dict[str, Jso
         below.append(_span(trace_id, str(len(below)), name, kind, (now, end)) | {"attributes": _attributes(values)})
         below[-1] |= {"status": {"code": FAILED, "message": problem}} if problem else {}
         now = end
-    own = own_part([read_span(span).content for span in below], trace, record, arm)
+    own = own_part([read_span(span).content for span in below], trace, record, arm, task)
     root = _span(trace_id, "root", f"{ROOT} {arm.loop}", INTERNAL, (start, max(now, start + round(record.wall_s * 1e9))))
     scores = [{f"{EVALUATION}.name": name, f"{EVALUATION}.score.value": float(value)} for name, value in record.scores.items()]
     root["events"] = [

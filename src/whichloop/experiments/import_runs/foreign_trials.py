@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from whichloop.metrics.arm_info import IMPORTED
 from whichloop.metrics.record import Record
@@ -106,6 +106,19 @@ class ForeignTrace:
         return Trace(head, self.events)
 
 
+class ImportedTask(NamedTuple):
+    """What the import that a trial is exported from knows of its task, whatever format that was read from."""
+
+    asked: str
+    """Short digest of the task's question and right answer."""
+    suite: str
+    """The digest of the suite."""
+    tasks: int
+    """How many tasks the suite has."""
+    shared: str
+    """Short digest of what all tasks have in common: the scorer and the scale."""
+
+
 @dataclass(frozen=True, slots=True)
 class ForeignTrial:
     """One trial as reported by another tool; None: not reported."""
@@ -145,6 +158,8 @@ class ForeignTrial:
     trace: ForeignTrace | None = None
     ours: Record | None = None
     """The record of a trial that whichloop exported; of its own runs it has what no other tool reports."""
+    imported: ImportedTask | None = None
+    """The task of the import that whichloop exported the trial from; None for any other trial."""
 
     @property
     def key(self) -> TrialKey:
@@ -221,7 +236,10 @@ class ForeignLog:
     arms: dict[str, ForeignArm] = field(default_factory=dict)
     trials: list[ForeignTrial] = field(default_factory=list)
     questions: dict[str, str] = field(default_factory=dict)
-    """Task → digest of its question and its right answer; empty if unknown. Also tasks that were due and did not run."""
+    """Task → digest of its question and its right answer; empty if unknown. Also tasks that were due and did not run.
+
+    A trial that was exported from an import may tell only the short digest of it.
+    """
     suites: set[str] = field(default_factory=set)
     scorers: set[str] = field(default_factory=set)
     """Names of the scores that were taken as accuracy."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,7 +12,7 @@ from whichloop.metrics.pairs import MARGIN
 from whichloop.metrics.record import RECORD_VERSION, Record
 from whichloop.metrics.statistics import ALPHA
 from whichloop.protocol import StopReason
-from whichloop.protocol.json_text import digest, short_digest
+from whichloop.protocol.json_text import SHORT_DIGITS, digest, short_digest
 from whichloop.protocol.modules import package_version
 from whichloop.protocol.values import counted as number_of
 from whichloop.protocol.values import shown_short
@@ -99,8 +99,7 @@ def join(logs: Sequence[ForeignLog], request: ImportRequest) -> tuple[Manifest, 
         if trial.status == "errored" and trial.stop == StopReason.CRASHED:  # not one that never ran, or could not be scored
             trials[place] = replace(trial, status="scored", score=0.0)
     scale = None if reading.scale is None else str(reading.scale)
-    suite_digest = digest([sorted(questions.items()), scorer, scale])
-    task_digests = {task: short_digest(question) for task, question in sorted(questions.items())}
+    suite_digest, task_digests = _digests(logs, questions, scorer, scale, reading)
     profiles = list(dict.fromkeys(arm.profile for arm in arms))
     manifest = Manifest(
         created=timestamp(),
@@ -117,7 +116,7 @@ def join(logs: Sequence[ForeignLog], request: ImportRequest) -> tuple[Manifest, 
         seed=0,
         rows=len(trials),
         versions={"record": RECORD_VERSION, "policy_and_profiles": None},
-        task_digests=TaskDigests(shared=short_digest([scorer, scale]), tasks=task_digests),
+        task_digests=task_digests,
         suite=SuiteEntry(name=suite, version=VERSION, digest=suite_digest, tasks=len(questions)),
         profiles={profile: digest(profile) for profile in profiles},
         arms=tuple(
@@ -191,11 +190,29 @@ def _questions(logs: Sequence[ForeignLog]) -> dict[str, str]:
     for log in logs:
         for task, question in log.questions.items():
             first_question, first = by_task.setdefault(task, (question, log))
-            if first_question and question and first_question != question:
+            if first_question and question and _question_digest(first_question) != _question_digest(question):
                 raise ValueError(f"{log.path}: task {shown_short(task)} asks, or expects, something else than in {first.path}")
-            if question and not first_question:
+            if len(question) > len(first_question):
                 by_task[task] = (question, log)
     return {task: question for task, (question, _) in by_task.items()}
+
+
+def _question_digest(question: str) -> str:
+    """Return the short digest of a question, which is all that a trial may tell that was exported from an import."""
+    return question if len(question) == SHORT_DIGITS else short_digest(question)
+
+
+def _digests(
+    logs: Sequence[ForeignLog], questions: Mapping[str, str], scorer: str, scale: str | None, reading: ReadingOptions
+) -> tuple[str, TaskDigests]:
+    """Return the digest of the suite and those of its tasks; of trials exported from one import, what these were there."""
+    tasks = {task: _question_digest(question) for task, question in sorted(questions.items())}
+    imports = {trial.imported and trial.imported._replace(asked="") for log in logs for trial in log.trials}
+    first = next(iter(imports)) if len(imports) == 1 and reading.scorer is None and reading.scale is None else None
+    if first is not None and first.tasks == len(tasks):
+        return first.suite, TaskDigests(shared=first.shared, tasks=tasks)
+    shared = short_digest([scorer, scale]) if first is None else first.shared
+    return digest([sorted(questions.items()), scorer, scale]), TaskDigests(shared=shared, tasks=tasks)
 
 
 def _scorer(logs: Sequence[ForeignLog]) -> str:
