@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
+from contextlib import nullcontext
 from fractions import Fraction
 from typing import Any
 
@@ -11,9 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.datasets import test_tau2, test_tau2_telecom
 from tests.datasets.tau2_shops import AWAY, BOOKING, DAY, EXCHANGE, SHOP, after, airline_suite, make, shop_suite
 from tests.datasets.test_tau2 import accuracy, planned
+from whichloop.datasets import tau2
 from whichloop.datasets.task import Suite
+from whichloop.datasets.tau2 import retail
 from whichloop.datasets.tau2.customer import first_person
 from whichloop.datasets.tau2.domain import NotFound, RefusedCall, TrialTables, calculated
 from whichloop.datasets.with_user import ProposedCall
@@ -43,6 +47,36 @@ def test_a_scenario_becomes_a_user_who_answers(shop: Suite) -> None:
         *(("confirm_with_user", {"action": name, "arguments": arguments}) for name, arguments in changes),
     )
     assert said == ["I am Ann.", "My lamp is dull.\nA brighter one.", True, False, False]
+
+
+def test_the_same_files_are_the_suites_that_they_were(
+    shop: Suite, airline: Suite, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Words of tools, and the fields that a database keeps."""
+    db = copy.deepcopy(test_tau2.DB)
+    db["tasks"]["task_1"]["kept"] = "no"
+    files = test_tau2.write(tmp_path_factory.mktemp("mock"), [test_tau2.row("sweep", test_tau2.CREATE)], db__json=db)
+    asked = test_tau2_telecom.row([test_tau2_telecom.ABROAD], [test_tau2_telecom.REBOOT], [test_tau2_telecom.ONLINE])
+    phone, _ = test_tau2_telecom.only(tmp_path_factory.mktemp("telecom"), asked)
+    assert [suite.digest[:8] for suite in (tau2.load(files), phone, shop, airline)] == [
+        "2a3e9ca7",
+        "9ca17637",
+        "6b74dfbc",
+        "5c6377ec",
+    ]
+
+
+@pytest.mark.parametrize(("change", "kept"), [({}, True), ({"extra": 1}, True), ({"zip": 1}, False), ({"zip": None}, False)])
+def test_an_address_is_whole_and_has_nothing_else_also_where_no_schema_checks_it(change: dict[str, Any], kept: bool) -> None:
+    db, address = TrialTables(SHOP), {name: value for name, value in (AWAY | change).items() if value is not None}
+    with nullcontext() if kept else pytest.raises(ValueError, match="zip"):
+        assert retail.modify_user_address(db, "ann", **address)["address"] == AWAY
+    assert bool(db.changes()) == kept
+
+
+def test_no_record_has_a_key_that_is_no_text() -> None:
+    with pytest.raises(NotFound):
+        TrialTables(SHOP).get("users", ["ann"])  # type: ignore[arg-type]  # what a tool may be given
 
 
 def test_a_plan_asks_first_looks_up_once_and_has_each_change_agreed_to(shop: Suite) -> None:

@@ -87,6 +87,11 @@ def only(folder: Path, given: Any) -> tuple[Suite, Task]:
     return suite, suite.tasks[0]
 
 
+def test_a_number_that_json_lacks_is_told_with_its_file(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"db\.toml: .*not JSON compliant"):
+        tau2.load(data=write(tmp_path, row([], [REBOOT], []), db__toml=COMPANY.replace("4.0", "nan")))
+
+
 REBOOT: Call = ("reboot_device", {})
 RESET: list[Call] = [("reset_apn_settings", {}), REBOOT]
 FAULTS: Mapping[str, tuple[list[Any], list[Call], list[Any]]] = {

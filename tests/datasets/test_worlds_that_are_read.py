@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
@@ -207,8 +207,11 @@ def test_a_fact_is_drawn_as_its_text_says(said: str, drawn_ones: set[Any]) -> No
     assert {drawn(Draw("facts", key), said, names) for key in range(60)} == drawn_ones
 
 
-@given(st.integers(0, 10**8).map(lambda cents: cents / 100), st.integers(5_000, 20_000), st.integers(5_000, 20_000))
-def test_currency_goes_and_comes_back(amount: float, one: int, two: int) -> None:
+@given(st.integers(0, 10**13), st.integers(5_000, 20_000), st.integers(5_000, 20_000))
+@example(1_234_567_890_123, 10_000, 10_000)
+def test_currency_goes_and_comes_back_and_sums_keep_their_cents(cents: int, one: int, two: int) -> None:
+    amount = cents / 100
+    assert system.sum_values([amount, 0.01]) == (cents + 1) / 100
     records = Records(rates={"EUR": str(one / 10_000), "USD": str(two / 10_000)})
     there = system.convert_currency(records, amount, "EUR", "USD")
     assert abs(system.convert_currency(records, there, "USD", "EUR") - amount) <= 0.005 * two / one + 0.0051

@@ -76,6 +76,21 @@ def test_what_fails_leaves_nothing_half_made_and_what_was_there_as_it_is(whichlo
     assert (home / "openai_agents" / "pyvenv.cfg").exists()
 
 
+def test_what_was_there_is_put_back_where_the_new_environment_cannot_take_its_place(whichloop, home, toy_wiring, uv, monkeypatch):
+    uv("true")
+    make_environment(home / "openai_agents", openai_agents="0.20.0")
+    rename = Path.rename
+
+    def fails(self, target):
+        if Path(target).name == "openai_agents" and self.name != "before":
+            raise OSError(5, "no room", str(target))
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", fails)
+    assert whichloop("install", "openai_agents", "--again", "-q").code == 2
+    assert (left_in(home), (home / "openai_agents" / "pyvenv.cfg").exists()) == (["openai_agents"], True)
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -80,11 +80,14 @@ def install(release: Release, say: Callable[[str], None]) -> None:
         _run([*fill, *what, *others], say)
         look_at(Solver(python, f"{FRAMEWORKS[name]().wiring}:solve"))  # it is the first import, which compiles the framework
         if folder.exists():
-            shutil.rmtree(folder)
+            folder.rename(making / "before")
         making.rename(folder)
+        shutil.rmtree(folder / "before", ignore_errors=True)
     except OSError as error:
         raise ValueError(f"{name}: {error.filename or making}: {error.strerror}") from None
     finally:
+        if not folder.exists() and (making / "before").exists():
+            (making / "before").rename(folder)
         shutil.rmtree(making, ignore_errors=True)
 
 

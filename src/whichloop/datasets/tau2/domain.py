@@ -199,12 +199,12 @@ class TrialTables:
         return {table: records for table, records in by_table.items() if records}
 
 
-def calculate(db: Any, expression: str) -> str:
+def calculate(db: TrialTables, expression: str) -> str:
     """Calculate a sum, rounded to cents."""
     return calculated(expression)
 
 
-def transfer_to_human_agents(db: Any, summary: str) -> str:
+def transfer_to_human_agents(db: TrialTables, summary: str) -> str:
     """Hand the customer over to a human; only where they ask for one, or policy and tools leave no way to help."""
     return "Transfer successful"
 
@@ -232,9 +232,9 @@ def shape(base: type[BaseModel] = OpenRow, /, **fields: Any) -> type[BaseModel]:
     return made
 
 
-def table(**fields: Any) -> Any:
+def table(base: type[BaseModel] = OpenRow, /, **fields: Any) -> Any:
     """Return the shape of records by their ids."""
-    return dict[str, shape(**fields)]  # type: ignore[misc]  # a type that is made at run time
+    return dict[str, shape(base, **fields)]  # type: ignore[misc]  # a type that is made at run time
 
 
 def rows(**fields: Any) -> Any:

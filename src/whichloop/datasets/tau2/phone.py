@@ -57,7 +57,7 @@ _DEVICE = shape(
     wifi_ssid=(str | None, None),
     wifi_signal_strength=(Level, "none"),
     vpn_details=(_VPN | None, None),
-    app_statuses=(table(app_name=str, permissions=(_PERMISSIONS, _PERMISSIONS())), {}),
+    app_statuses=(table(JsonRow, app_name=str, permissions=(_PERMISSIONS, _PERMISSIONS())), {}),
 )
 _SURROUNDINGS = shape(
     ClosedRow,

@@ -27,13 +27,14 @@ class AddressFields(TypedDict):
     zip: str
 
 
+ADDRESS = shape(JsonRow, **dict.fromkeys(("address1", "address2", "city", "country", "state", "zip"), str))
 TABLES = shape(
     JsonRow,
     products=table(name=str, product_id=str, variants=table(item_id=str, options=dict[str, Any], available=bool, price=float)),
     users=table(
         user_id=str,
-        name=shape(first_name=str, last_name=str),
-        address=AddressFields,
+        name=shape(JsonRow, first_name=str, last_name=str),
+        address=ADDRESS,
         email=str,
         payment_methods=table(source=str, id=str),
         orders=list[str],
@@ -109,7 +110,7 @@ def cancel_pending_order(db: TrialTables, order_id: str, reason: Literal["no lon
 def modify_pending_order_address(db: TrialTables, order_id: str, **address: Unpack[AddressFields]) -> Record:
     """Change the address that a pending order is sent to. Returns: The order as it is now."""
     order = _with_status(db, order_id, *PENDING)
-    order["address"] = dict(address)
+    order["address"] = ADDRESS(**address).model_dump()
     return order
 
 
@@ -155,7 +156,7 @@ def modify_pending_order_payment(db: TrialTables, order_id: str, payment_method_
 def modify_user_address(db: TrialTables, user_id: str, **address: Unpack[AddressFields]) -> Record:
     """Change a customer's own address; orders keep theirs. Returns: The customer as they are now."""
     user = db.edit("users", user_id)
-    user["address"] = dict(address)
+    user["address"] = ADDRESS(**address).model_dump()
     return user
 
 

@@ -28,7 +28,6 @@ from .domain import (
     merged,
     rows,
     shape,
-    transfer_to_human_agents,
 )
 
 TODAY = date(2025, 2, 25)
@@ -187,6 +186,14 @@ def refuel_data(db: Database, customer_id: str, line_id: str, gb_amount: float) 
     return {"line_id": line_id, "data_refueling_gb": line["data_refueling_gb"], "charge": gb_amount * price}
 
 
+def transfer_to_human_agents(db: Database, summary: str) -> str:
+    """Hand the customer over to a human agent.
+
+    Only where the customer asks for one, or where policy and tools leave no way to solve the issue.
+    """
+    return "Transfer successful"
+
+
 def _next_month(day: date) -> date:
     return (day.replace(day=1) + timedelta(days=32)).replace(day=1)
 
@@ -285,9 +292,10 @@ POLICIES = (("main_policy", "main_policy_solo.md"), ("tech_support_policy", "tec
 
 def _toml(path: Path) -> Any:
     """Read a TOML file as JSON, dates as text. Raises ValueError and OSError."""
+    text = text_file(path)
     try:
-        return json.loads(json.dumps(tomllib.loads(text_file(path)), default=str))
-    except tomllib.TOMLDecodeError as error:
+        return json.loads(json.dumps(tomllib.loads(text), default=str, allow_nan=False))
+    except ValueError as error:  # numbers that JSON lacks, too
         raise ValueError(f"{path}: not TOML: {error}") from None
 
 

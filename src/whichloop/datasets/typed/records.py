@@ -84,7 +84,7 @@ def convert_currency(records: Records, amount: float, from_currency: str, to_cur
     if unknown:
         raise RecordNotFound(f"no rate for {unknown[0]!r}; there are rates for {', '.join(records.rates) or 'none'}")
     euros = calculator.exact(amount) * Decimal(records.rates[from_currency])
-    return calculator.result((euros / Decimal(records.rates[to_currency])).quantize(Decimal("0.01"), ROUND_HALF_UP))
+    return _number((euros / Decimal(records.rates[to_currency])).quantize(Decimal("0.01"), ROUND_HALF_UP))
 
 
 def days_between(start: str, end: str) -> int:
@@ -104,7 +104,7 @@ def sum_values(values: list[float]) -> calculator.Number:
     """The sum of up to 100 numbers."""
     if not 1 <= len(values) <= MAX_VALUES:
         raise ValueError(f"{len(values)} values were given, and there must be 1 to {MAX_VALUES}")
-    return calculator.result(sum(map(calculator.exact, values), Decimal()))
+    return _number(sum(map(calculator.exact, values), Decimal()))
 
 
 def altered(draw: Draw, section: Mapping[str, Any]) -> dict[str, Any]:
@@ -144,6 +144,10 @@ def _date(text: str) -> date:
     if day is None or day.isoformat() != text:  # other forms of ISO 8601 are read as well
         raise ValueError(f"{text[:40]!r} is no date as YYYY-MM-DD")
     return day
+
+
+def _number(value: Decimal) -> calculator.Number:
+    return int(value) if value == value.to_integral_value() else float(value)
 
 
 _TOOLSET: Toolset[Records] = Toolset(find_record, fetch, fetch_draft, look_up_code, convert_currency, writes=())
