@@ -115,7 +115,8 @@ def test_a_hostile_baseline_imports_nothing_and_asks_no_server(baseline, named, 
 def test_code_server_and_recording_are_used_where_they_are_typed(baseline):
     own, typed = configured(baseline, loops=["bare", OWN]), Permissions([OWN], "http://ours/v1", Path("elsewhere"))
     assert config_again(own, FILE, allowed=typed).loops == ("bare", OWN)
-    assert config_again(baseline, FILE, {"loops": (OWN,)}).loops == (OWN,), "naming a loop allows it"
+    for named in ((OWN,), OWN):
+        assert config_again(baseline, FILE, {"loops": named}).loops == (OWN,), "naming a loop allows it"
     with pytest.raises(RunError, match="code of your own"):
         config_again(configured(baseline, suite="mine:SUITE"), FILE, {"loops": (OWN,)})
     served = configured(baseline, models=["openai/m"], profiles=["clean"], base_url="http://theirs/v1")

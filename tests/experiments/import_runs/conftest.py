@@ -69,9 +69,11 @@ class Kit:
                 made.writestr(name, pyarrow.compress(data, "zstd", asbytes=True) if method == ZSTD else data)
         return _as_zstd(file.getvalue(), members) if method == ZSTD else file.getvalue()
 
-    def imported(self, *paths: Path, arms: Sequence[str] = (), suite: str | None = None, **reading: Any) -> Results:
+    def imported(
+        self, *paths: Path, arms: Sequence[str] = (), models: Sequence[str] = (), suite: str | None = None, **reading: Any
+    ) -> Results:
         """A run directory of the files, read back."""
-        wanted = ImportRequest(reading=ReadingOptions(**reading), arms=arms, suite=suite)
+        wanted = ImportRequest(reading=ReadingOptions(**reading), arms=arms, models=models, suite=suite)
         return results(import_files(paths, wanted, self.folder / "runs" / f"run{next(self.numbers)}").folder)
 
 

@@ -115,6 +115,9 @@ def test_two_files_of_one_agent_and_task_are_repeats_and_a_wrong_place_is_named(
     for name in ("first", "second"):
         (tmp_path / f"{name}.json").write_text(text)
     assert [record.repeat for record in kit.imported(tmp_path, columns=WHERE).records] == [0, 1]
+    (tmp_path / "second.json").write_text(text.replace("small-1", "small-1-dated"))  # as docs/measures.md reads a leaderboard
+    named = kit.imported(tmp_path, columns=WHERE, arms=["ours"], models=["one"])
+    assert [(each.arm, each.repeat) for each in named.records] == [("ours/one", 0), ("ours/one", 1)]
     for columns, said in (
         ({"score": "agent.nam"}, "--map score: nothing stands at 'agent.nam'; there are agent.name"),
         ({"score": "zzz"}, "--map score: nothing stands at 'zzz'; there are schema_version, "),

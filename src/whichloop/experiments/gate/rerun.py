@@ -87,7 +87,8 @@ def config_again(
     asks = [] if config.replays else [model for model in config.opened_models if model not in allowed.code]
     if asks:
         raise ValueError(f"{path}: it asks {', '.join(asks)}; allow that by its name: --allow {shlex.quote(asks[0])}")
-    return allowed_config(path, config, replace(allowed, code=[*allowed.code, *_code_of(settings.get("loops", ()))]))
+    typed = _code_of(config.loops) if "loops" in settings else []
+    return allowed_config(path, config, replace(allowed, code=[*allowed.code, *typed]))
 
 
 def prepare_again(baseline: Baseline, path: Path, config: CompareConfig) -> Experiment:

@@ -72,6 +72,9 @@ def rename_arms(logs: Sequence[ForeignLog], request: ImportRequest) -> None:
     free: Counter[tuple[str, str]] = Counter()
     models: Sequence[str | None] = request.models or [None] * len(logs)
     for log, typed, model in zip(logs, request.arms, models, strict=True):
+        is_one_loop = model is not None and all(arm.loop for arm in log.arms.values())
+        if is_one_loop and len({digest([arm.loop, arm.options]) for arm in log.arms.values()}) == 1 < len(log.arms):
+            _pool(log)
         if len(log.arms) != 1:
             held = f"this one holds {len(log.arms)}: {names_in_a_line([*log.arms])}"
             raise ValueError(f"{log.path}: --arm names one arm per file, and {held}")
@@ -83,6 +86,16 @@ def rename_arms(logs: Sequence[ForeignLog], request: ImportRequest) -> None:
         log.trials = [replace(trial, arm=arm.name, repeat=trial.repeat + first[trial.task]) for trial in log.trials]
         before = max(first.values(), default=0)
         log.due_repeats = repeats + before if before else log.due_repeats
+
+
+def _pool(log: ForeignLog) -> None:
+    """Take the arms of a file as one that differ in what it says of their model only: the user says it for all of them."""
+    log.notes.append(f"{names_in_a_line([one.model for one in log.arms.values()])} are taken as the one model of --model")
+    name, repeats = next(iter(log.arms)), Counter[str]()
+    for place, trial in enumerate(log.trials):
+        log.trials[place] = replace(trial, arm=name, repeat=repeats[trial.task])
+        repeats[trial.task] += 1
+    log.arms = {name: log.arms[name]}
 
 
 def join(logs: Sequence[ForeignLog], request: ImportRequest) -> tuple[Manifest, list[tuple[Record, ForeignTrace | None]]]:
