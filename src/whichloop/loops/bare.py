@@ -323,10 +323,10 @@ class Bare(ToolSettings, TakesProgram, RunsSync):
 
     def _is_taken(self, move: Answer, query: Query[Any], talk: Conversation, observer: Observer) -> bool:
         """Return whether an answer ends the run; if it does not, the model is told why."""
-        if needs_approval(observer, move.instead_of):  # a person has to know of the call
-            talk.observe("error", NOT_TAKEN.format(tool=move.instead_of[0]))
-            return False
         if move.instead_of:
+            if needs_approval(observer, move.instead_of):  # a person has to know of the call
+                talk.observe("error", NOT_TAKEN.format(tool=move.instead_of[0]))
+                return False
             observer.note("not_run", tool_name=move.instead_of[0], reason="final_answer wins")
         if problem := query.problem(_text(move)):
             observer.note("invalid_answer", problem=problem)
