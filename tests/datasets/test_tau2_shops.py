@@ -49,21 +49,14 @@ def test_a_scenario_becomes_a_user_who_answers(shop: Suite) -> None:
     assert said == ["I am Ann.", "My lamp is dull.\nA brighter one.", True, False, False]
 
 
-def test_the_same_files_are_the_suites_that_they_were(
-    shop: Suite, airline: Suite, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    """Words of tools, and the fields that a database keeps."""
+def test_the_same_files_are_the_same_suites(shop: Suite, airline: Suite, tmp_path_factory: pytest.TempPathFactory) -> None:
     db = copy.deepcopy(test_tau2.DB)
     db["tasks"]["task_1"]["kept"] = "no"
     files = test_tau2.write(tmp_path_factory.mktemp("mock"), [test_tau2.row("sweep", test_tau2.CREATE)], db__json=db)
     asked = test_tau2_telecom.row([test_tau2_telecom.ABROAD], [test_tau2_telecom.REBOOT], [test_tau2_telecom.ONLINE])
     phone, _ = test_tau2_telecom.only(tmp_path_factory.mktemp("telecom"), asked)
-    assert [suite.digest[:8] for suite in (tau2.load(files), phone, shop, airline)] == [
-        "2a3e9ca7",
-        "9ca17637",
-        "6b74dfbc",
-        "5c6377ec",
-    ]
+    digests = [suite.digest[:8] for suite in (tau2.load(files), phone, shop, airline)]
+    assert digests == ["2a3e9ca7", "9ca17637", "6b74dfbc", "5c6377ec"]
 
 
 @pytest.mark.parametrize(("change", "kept"), [({}, True), ({"extra": 1}, True), ({"zip": 1}, False), ({"zip": None}, False)])

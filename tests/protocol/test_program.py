@@ -142,8 +142,6 @@ def test_a_file_is_read_as_it_was_written(tmp_path_factory, said, demos):
 
 @dataclass
 class _Own:
-    """A loop of the user's own, without a name, that takes whatever prompts it gets as they are."""
-
     predictors: Program = field(default_factory=lambda: PROGRAM)
 
     def with_predictors(self, program: Program) -> _Own:

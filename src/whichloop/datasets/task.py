@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence, Set, Sized
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set, Sized
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, Generic, Literal, Protocol, TypeVar, runtime_checkable
@@ -298,7 +298,7 @@ class UnknownName(LookupError):
 
 def look_up(table: Mapping[Any, Found], key: object, problem: str, error: type[Exception] = UnknownName) -> Found:
     """Return what stands under a key. Raises `error`, which says the problem, where nothing does."""
-    if not isinstance(key, Hashable) or key not in table:
+    if key not in table:
         raise error(problem)
     return table[key]
 

@@ -276,9 +276,7 @@ def test_raising_in_on_step_aborts_even_before_forcing_and_keeps_its_stop_reason
     assert stop in loop.stops
 
 
-@pytest.mark.parametrize(
-    "item", [{}, "text", 3, {"role": "odd"}, {"role": "user", "content": 3}, {"role": "user", "tool_calls": 3}]
-)
+@pytest.mark.parametrize("item", [{}, "text", {"role": "odd"}, {"role": "user", "content": 3}, {"role": "user", "tool_calls": 3}])
 @row("S3-17", "B3-2")
 def test_a_hook_that_puts_no_message_into_the_history_ends_the_run(item: Any) -> None:
     def on_step(step: Step) -> None:

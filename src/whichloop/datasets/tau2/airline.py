@@ -12,8 +12,7 @@ from typing import Any, Literal, Unpack
 from typing_extensions import TypedDict
 
 from ..importing.json_files import JsonRow
-from ..task import look_up
-from .domain import SERVICE, Domain, NotFound, Record, RefusedCall, TrialTables, payment_method, rows, shape, table
+from .domain import SERVICE, Domain, Record, RefusedCall, TrialTables, found, payment_method, rows, shape, table
 
 NOW = "2024-05-15T15:00:00"
 """When a reservation of a trial is made."""
@@ -244,7 +243,7 @@ def _first_free(names: tuple[str, ...], taken: set[str], what: str) -> str:
 
 def _day(db: TrialTables, flight_number: str, date: str) -> Record:
     days = db.get("flights", flight_number)["dates"]
-    return look_up(days, date, f"Flight {flight_number} does not fly on {date!r}", NotFound)
+    return found(days, date, f"Flight {flight_number} does not fly on {date!r}")
 
 
 def _bookable(db: TrialTables, flight: FlightOfDay, cabin: Cabin, people: int) -> Record:

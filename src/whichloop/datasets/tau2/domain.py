@@ -20,7 +20,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, create_model
 
 from whichloop.datasets.importing.json_files import JsonRow, TaskId, checked, json_file
-from whichloop.datasets.task import Toolset, look_up
+from whichloop.datasets.task import Toolset
 from whichloop.protocol import Plan, Tool, ToolArgumentError, plan_to_json
 
 Side = Literal["assistant", "user"]
@@ -156,9 +156,16 @@ def first(records: Iterable[Record], fits: Callable[[Record], object], lacking: 
     raise NotFound(lacking)
 
 
+def found(records: Mapping[str, Record], key: str, lacking: str) -> Record:
+    """Return the record of a key. Raises NotFound, which says what is lacking, also for a key that is no text."""
+    if isinstance(key, str) and key in records:
+        return records[key]
+    raise NotFound(lacking)
+
+
 def payment_method(user: Record, key: str) -> Record:
     """Return a customer's payment method. Raises NotFound."""
-    return look_up(user["payment_methods"], key, f"Customer {user['user_id']} has no payment method {key!r}", NotFound)
+    return found(user["payment_methods"], key, f"Customer {user['user_id']} has no payment method {key!r}")
 
 
 class TrialTables:
@@ -170,7 +177,7 @@ class TrialTables:
 
     def get(self, table: str, key: str) -> Record:
         """Return a record to read. Raises NotFound."""
-        return look_up(self._all(table), key, f"There is no {table.removesuffix('s')} {key!r}", NotFound)
+        return found(self._all(table), key, f"There is no {table.removesuffix('s')} {key!r}")
 
     def edit(self, table: str, key: str) -> Record:
         """Return a record to change, the trial's own copy; one that stays as it was is no change. Raises NotFound."""

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from ..importing.json_files import JsonRow, checked
-from ..task import look_up
-from .domain import ClosedRow, Database, Domain, Functions, NotFound, Record, RefusedCall, merged, shape, table
+from .domain import ClosedRow, Database, Domain, Functions, Record, RefusedCall, found, merged, shape, table
 
 Status = Literal["pending", "completed"]
 
@@ -52,7 +51,7 @@ def transfer_to_human_agents(db: Database, summary: str) -> str:
 
 
 def _row_of(db: Database, table: str, key: str) -> Record:
-    return look_up(db[table], key, f"{table.removesuffix('s').capitalize()} {key} not found", NotFound)
+    return found(db[table], key, f"{table.removesuffix('s').capitalize()} {key} not found")
 
 
 def merge(db: Database, agent: Mapping[str, Any], user: Mapping[str, Any]) -> Database:
