@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
 from dataclasses import dataclass, fields, replace
 
-from whichloop.protocol import DEFAULT_SAMPLING, Chunk, Model, Reply, Request, Sampling, WrappedModel
+from whichloop.protocol import DEFAULT_SAMPLING, Model, Request, Sampling
+from whichloop.protocol.model import ModelAround
 
 WINDOW_S = 60.0
 
@@ -103,19 +103,13 @@ class Limits:
             self.allowed = max(1.0, self.allowed // 2)
 
 
-class WithSampling(WrappedModel):
+class WithSampling(ModelAround):
     """A model whose requests all say how their replies are drawn: a recording of it knows what was asked."""
 
     def __init__(self, model: Model, defaults: Sampling, *, constrain: bool = False) -> None:
         """`constrain`: a reply has to follow the JSON schema of its codec, where that has one."""
-        super().__init__(model)
+        super().__init__(model, self._asked)
         self.defaults, self.constrain = defaults, constrain
-
-    async def complete(self, request: Request) -> Reply:
-        return await self.model.complete(self._asked(request))
-
-    def stream(self, request: Request) -> AsyncIterator[Chunk]:
-        return self.model.stream(self._asked(request))
 
     def _asked(self, request: Request) -> Request:
         if self.defaults != DEFAULT_SAMPLING:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 
-from whichloop.protocol import Chunk, Model, ProviderError, Reply, Request, WrappedModel
+from whichloop.protocol import Chunk, Model, ProviderError, Request
 from whichloop.protocol.json_text import digest
-from whichloop.protocol.model import ProviderTrouble
+from whichloop.protocol.model import Asks, ModelAround, ProviderTrouble
 
 from .faults import Fault, FaultPoint, draw
 from .tunnel import Tunnel
@@ -31,7 +31,7 @@ def outage(kind: str) -> ProviderError:
     return ProviderError(text if status is None else f"{status}: {text}", trouble, status=status, injected=True)
 
 
-class WithOutages(WrappedModel):
+class WithOutages(ModelAround):
     """One trial's real model, whose provider fails as the profile has it.
 
     A fault is drawn for the n-th request that a trial sends; a request that is sent again meets the same one until it clears.
@@ -43,13 +43,9 @@ class WithOutages(WrappedModel):
         self._drawn: dict[str, Fault | None] = {}
         self._attempts = Counter[str]()
 
-    async def complete(self, request: Request) -> Reply:
+    async def chunks(self, request: Request, ask: Asks) -> AsyncGenerator[Chunk, None]:
         await self._strike(request)
-        return await self.model.complete(request)
-
-    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
-        await self._strike(request)
-        async for chunk in self.model.stream(request):
+        async for chunk in ask(request):
             yield chunk
 
     async def _strike(self, request: Request) -> None:
