@@ -233,4 +233,4 @@ def plan_doc(file: str, findings: PlanFindings, *, has_tools: bool) -> Doc:
         "by_construction": stated,
         "problems": list(problems),
     }
-    return Doc(f"plans {file}", (*([told] if problems else []), summary, *shown), data)
+    return Doc(f"plans {file}", (told, summary, *shown), data)

@@ -98,9 +98,7 @@ def several_doc(several: SeveralRuns) -> Doc:
     """Return what several runs say: a row for each column, the verdict over all, and all pairs."""
     found, runs = several.verdict, several.runs
     rows = tuple((name, *(accuracy_cell(row, name) for row in found.rows)) for name in found.columns)
-    pairs = [
-        table for column in several.columns if (table := pairs_table(f"Accuracy, a minus b: {column.name}", column.pairs)).rows
-    ]
+    pairs = [pairs_table(f"Accuracy, a minus b: {column.name}", column.pairs) for column in several.columns]
     answer = lines_of(
         *decision_lines(found),
         ("Invalid", [run_name(run.folder) for run in runs if run.comparison.invalid]),

@@ -40,11 +40,11 @@ TITLES: Mapping[TableName, str] = {
 }
 
 
-def detail_tables(run: Results) -> Iterator[Table]:
-    """Yield the tables that -v, the page and Markdown show; a table without rows and columns without values are left out."""
+def detail_tables(run: Results) -> Sequence[Table]:
+    """Return the tables that -v, the page and Markdown show; columns without values are left out."""
     compared, views = run.comparison, run.views
     arms = compared.arms
-    found = [
+    return [
         measures_table("Arms", arms, "arms"),
         _faults(arms),
         _recovery(run.records, arms),
@@ -60,7 +60,6 @@ def detail_tables(run: Results) -> Iterator[Table]:
         _confidence(views.confidence),
         *map(harness_table, run.harness),
     ]
-    yield from (table for table in found if table.rows)
 
 
 def table_of(title: str, columns: Sequence[str], rows: Sequence[Sequence[Cell | str]]) -> Table:

@@ -71,8 +71,7 @@ def gate_doc(result: GateResult) -> Doc:
             detail=True,
         ),
     )
-    shown = tuple(block for block in blocks if (block.rows if isinstance(block, Table) else block.items))
-    return Doc(title_of(result), shown, result.to_json())
+    return Doc(title_of(result), blocks, result.to_json())
 
 
 def title_of(result: GateResult) -> str:

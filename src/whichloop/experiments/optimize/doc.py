@@ -43,7 +43,7 @@ def optimize_doc(result: OptimizationResult) -> Doc:
         gains_table(result),
         spent_table(result),
         basis_lines(result),
-        *(table for table in [programs_table(result)] if table.rows),
+        programs_table(result),
         READING,
     )
     return Doc(result.title, blocks, result.to_json())
